@@ -44,6 +44,27 @@ def test_a_client_expires_snapshots_and_reads_what_was_done(settings: Settings, 
     assert len(table.refresh().metadata.snapshots) == 1
 
 
+def test_a_plan_says_what_an_expiry_would_remove_and_changes_nothing(settings: Settings, warehouse: Warehouse) -> None:
+    table = warehouse.catalog.load_table("public.events")
+    warehouse.append_files(table, 2, 5, files_per_commit=1)
+    age(table, [9, 8, 1])
+    before = table.refresh().metadata_location
+    with running_service(settings) as address, Client(address) as client:
+        plan = client.plan_expire("public.events", older_than="5d")
+        assert (len(plan.snapshots_expired), plan.snapshots_kept, plan.nothing_to_do) == (2, 1, False)
+        assert plan.files["manifest_lists"] == 2
+        assert client.plan_expire("public.events", older_than="30d").nothing_to_do
+        with pytest.raises(BadInput):
+            client.plan_expire("public.events", older_than="soon")
+        with pytest.raises(BadInput):
+            client.plan_maintain("public.events", options={"expire": {"older_than": "-1d"}})
+        steps = client.plan_maintain("public.events", options={"expire": {"older_than": "5d"}}).steps
+        assert [step["step"] for step in steps] == ["deletes", "data", "manifests", "expire", "orphans"]
+        assert (steps[3]["verdict"], steps[3]["numbers"]["snapshots"]) == ("run", 2)
+        assert client.jobs().jobs == []
+    assert table.refresh().metadata_location == before
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -92,6 +113,8 @@ def test_operators_may_not_expire_by_default(settings: Settings) -> None:
             assert code_of(client.post("/api/v1/expire", json=TABLE)) == (403, "access-denied")
             assert code_of(client.post("/api/v1/compact", json={**TABLE, "options": options}))[0] == 403
             assert client.post("/api/v1/compact", json=TABLE).status_code == 202
+            assert client.post("/api/v1/expire/plan", json=TABLE).status_code == 200, "everybody may look"
+            assert code_of(client.post("/api/v1/maintain/plan", json=TABLE)) == (403, "access-denied")
         with Client(address, token=operator) as own, pytest.raises(AccessDenied):
             own.expire("public.events")
     service.stop()

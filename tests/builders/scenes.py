@@ -37,6 +37,7 @@ from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import FULL_TARGET, Plan
 from tidyberg.model.sizes import MB
 from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
+from tidyberg.model.task import output_name
 from tidyberg.planning.decide import make_plan
 
 HOUR = 3_600_000
@@ -311,7 +312,7 @@ def applied(inventory: Inventory, plan: Plan, ratio: float, removed: float = 0.5
     is_v3 = pinned.format_version > 2
     needed += [
         {
-            "path": f"merged-{snapshot.snapshot_id}-{number}",
+            "path": output_name(f"job-{snapshot.snapshot_id}", 0, 0, number, ending="puffin" if is_v3 else "parquet"),
             "format": "PUFFIN" if is_v3 else "PARQUET",
             "size": 1000,
             "records": 1,

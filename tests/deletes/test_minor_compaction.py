@@ -239,6 +239,28 @@ def test_auto_leaves_merged_deletes_until_they_delete_many_rows(warehouse: Wareh
     assert warehouse.rows(table) == before
 
 
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_auto_leaves_merged_deletes_after_the_snapshot_that_merged_them_has_expired(
+    warehouse: Warehouse, format_version: int
+) -> None:
+    table = make_table(warehouse, format_version=format_version)
+    for path in paths(warehouse, table)[:3]:
+        for number in range(2):
+            if format_version == 2:
+                delete_positions(table, path, [number])
+            else:
+                delete_equal(table, path, {"id": [10 * number]})
+    merge(warehouse, table)
+    append(warehouse, table, [7], "eu")
+    heads = {ref.snapshot_id for ref in table.refresh().metadata.refs.values()}
+    old = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in heads]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    auto = replace(options(Strategy.AUTO), min_file_size=1, small_file_threshold=1)
+
+    assert compact(warehouse, auto).outcome == "tidy"
+    assert compact(warehouse, MERGE).outcome == "tidy"
+
+
 # Races.
 
 

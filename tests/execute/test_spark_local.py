@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from tests.builders.control import make_control
-from tests.builders.events_table import REF, append, delete_files, make_table, options, paths
+from tests.builders.events_table import BY_REGION, REF, append, compact, delete_files, make_table, options, paths
 from tests.builders.footers import damage, other_type
 from tests.builders.moved_tables import MOVE, change_spec
 from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
@@ -45,7 +45,15 @@ from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMod
 from tidyberg.model.task import NanFacts, TaskResult
 from tidyberg.storage.access import StorageAccess
 from tidyberg.testing import Warehouse
-from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_positions, delete_rows
+from tidyberg.testing.deletes import (
+    EqualTo,
+    Positions,
+    Vectors,
+    commit_deletes,
+    delete_equal,
+    delete_positions,
+    delete_rows,
+)
 from tidyberg.testing.warehouse import local_path
 
 pytestmark = [
@@ -156,6 +164,31 @@ def test_groups_are_copied_on_spark(engine: SparkEngine, tmp_path: Path) -> None
         control.store.close()
         assert (result.job.copied.groups, result.stats.files_after) == (1, 1)
         assert warehouse.rows(table) == rows
+
+
+def test_deletes_are_merged_on_spark(engine: SparkEngine, tmp_path: Path) -> None:
+    """In v2, and after an upgrade in v3, where deletes of every kind become vectors."""
+    merge = options(Strategy.DELETES_ONLY)
+    with Warehouse(tmp_path / "lab") as warehouse:
+        table = make_table(warehouse, BY_REGION)
+        first, second, *_, last = before = paths(warehouse, table)
+        commit_deletes(table, Positions({first: [0], second: [1, 2]}), Positions({first: [3]}, file_scoped=True))
+        rows = warehouse.rows(table)
+        result = compact(warehouse, merge, engine=engine)
+        assert (result.outcome, result.plan.keeps_data) == ("committed", True)
+        assert warehouse.rows(table) == rows
+        assert len(delete_files(warehouse, table)) == 2
+
+        warehouse.upgrade(table, 3)
+        append(warehouse, table, [6], "eu")
+        commit_deletes(table, Vectors({second: [7], last: [4]}))
+        delete_equal(table, first, {"id": [5, 15, 16, 65]})
+        rows = warehouse.rows(table, lineage=True)
+        assert compact(warehouse, merge, engine=engine).outcome == "committed"
+        assert warehouse.rows(table, lineage=True) == rows
+        assert set(before) < set(paths(warehouse, table))
+        assert all(path.endswith(".puffin") for path in delete_files(warehouse, table))
+        assert compact(warehouse, merge, engine=engine).outcome == "tidy"
 
 
 def test_a_large_file_is_divided_among_tasks_on_spark(engine: SparkEngine, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.machine.checks import check_files, check_lineage, check_pyiceberg, ch
 from tests.machine.steps import Crash, Steps, recover
 from tests.machine.world import AMOUNT, AT, CITY, DAYS, HEIGHT, LAYOUTS, NOTE, PLACE, PRICE, REGION, TAGS, World
 from tidyberg.errors import Conflict, StalePlan
+from tidyberg.model.manifest_rewrite import ManifestOptions
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
@@ -35,7 +36,15 @@ BEFORE = st.lists(st.sampled_from([*WRITES, "append", "append", "append", "rows"
 OPTIONS = st.builds(
     PlanOptions,
     strategy=st.sampled_from(
-        [Strategy.FULL, Strategy.FULL, Strategy.SMALL_FILES, Strategy.DELETE_FILES, Strategy.AUTO]
+        [
+            Strategy.FULL,
+            Strategy.FULL,
+            Strategy.SMALL_FILES,
+            Strategy.DELETE_FILES,
+            Strategy.DELETES_ONLY,
+            Strategy.DELETES_ONLY,
+            Strategy.AUTO,
+        ]
     ),
     where=st.sampled_from([None, None, "region = 'eu'"]),
     target_file_size=st.sampled_from([None, None, 6_000]),
@@ -96,6 +105,15 @@ class Histories(RuleBasedStateMachine):
     def write(self, kinds: list[str], chance: Random) -> None:
         for kind in kinds:
             self._draw(kind, chance)()
+        self._check()
+
+    @rule(before=BEFORE, chance=CHANCE)
+    def rewrite_manifests(self, before: list[str], chance: Random) -> None:
+        self.write(before, chance)
+        with make_control(self.warehouse, store=Steps(self.jobs)) as control:
+            control.rewrite_manifests(self.ref, ManifestOptions(force=True, ignore_wap_branches=True))
+        self.world.learn_snapshots()
+        self.happened["manifests rewritten"] += 1
         self._check()
 
     @rule(steps=st.integers(1, 3))

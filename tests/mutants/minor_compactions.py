@@ -66,8 +66,8 @@ MINOR_COMPACTIONS = (
     Mutant(
         "minor: deletes that no data file needs leave in the same commit",
         "planning/merged_deletes.py",
-        "        if len(dangling):\n            first",
-        "        if False:\n            first",
+        "        if len(dangling):\n            # In a group",
+        "        if False:\n            # In a group",
         (f"{MINOR}::test_deletes_that_no_data_file_needs_leave",),
     ),
     Mutant(
@@ -97,6 +97,27 @@ MINOR_COMPACTIONS = (
         "index.names_file & by_compaction]",
         "index.names_file & ~by_compaction]",
         (f"{MINOR}::test_auto_leaves_merged_deletes_until_they_delete_many_rows",),
+    ),
+    Mutant(
+        "minor: merged deletes are no reason for a rewrite after their snapshot has expired [I10]",
+        "planning/delete_ratios.py",
+        '[OUTPUT_NAME.fullmatch(path.rpartition("/")[2]) is not None for path in paths]',
+        "[False for path in paths]",
+        (f"{MINOR}::test_auto_leaves_merged_deletes_after_the_snapshot_that_merged_them_has_expired",),
+    ),
+    Mutant(
+        "minor: deletes that no data file needs are not opened",
+        "execute/tasks/build.py",
+        "for position in group.deletes if group.files] for group in groups}",
+        "for position in group.deletes] for group in groups}",
+        ("tests/deletes/test_dangling.py::test_deletes_that_no_file_needs_leave_although_they_cannot_be_read",),
+    ),
+    Mutant(
+        "minor: files with deletes by columns that no schema has are left alone",
+        "planning/safety.py",
+        "hazards[unknown_keys] = Hazard.DELETE_COLUMNS",
+        "pass",
+        ("tests/deletes/test_dangling.py::test_files_with_deletes_by_an_unknown_column_are_left_with_a_reason",),
     ),
     Mutant(
         "minor: the positions that were written are read back",

@@ -23,22 +23,32 @@ from tidyberg.planning.safety import Hazard, explain, hazards_of, unsupported_ta
 
 
 def test_hazards_name_format_and_encryption_before_deletes() -> None:
-    files = [File(), File(format="ORC"), File(encrypted=True), File(format="AVRO", encrypted=True), File()]
-    unreadable, disputed = np.array([True, True, True, True, False]), np.array([True, True, False, False, True])
-    hazards = hazards_of(Scene(files).inventory().data_files, unreadable, disputed)
+    files = [File(), File(format="ORC"), File(encrypted=True), File(format="AVRO", encrypted=True), File(), File()]
+    unreadable = np.array([True, True, True, True, False, False])
+    disputed = np.array([True, True, False, False, True, False])
+    unknown = np.array([True, True, False, True, False, True])
+    hazards = hazards_of(Scene(files).inventory().data_files, unreadable, disputed, unknown)
     assert hazards.tolist() == [
         Hazard.DELETE_FORMAT,
         Hazard.FORMAT,
         Hazard.ENCRYPTED,
         Hazard.ENCRYPTED,
         Hazard.DELETE_KEYS,
+        Hazard.DELETE_COLUMNS,
     ]
     assert explain(hazards) == (
         "1 file with deletes not in Parquet,"
         " 1 file with equality deletes by columns of optional structs, on which readers differ,"
-        " 1 file not in Parquet, 2 files encrypted"
+        " 1 file not in Parquet, 2 files encrypted,"
+        " 1 file with equality deletes by columns that no schema of the table has"
     )
-    assert [hazard.code for hazard in Hazard][1:] == ["delete-format", "delete-keys", "format", "encrypted"]
+    assert [hazard.code for hazard in Hazard][1:] == [
+        "delete-format",
+        "delete-keys",
+        "format",
+        "encrypted",
+        "delete-columns",
+    ]
 
 
 def test_only_deletes_that_apply_make_a_file_unreadable() -> None:

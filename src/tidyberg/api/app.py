@@ -14,7 +14,18 @@ from tidyberg.api.context import Context, Identify
 from tidyberg.api.docs_page import docs_page
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.rate_limits import RateLimiter
-from tidyberg.api.routes import calibration, jobs, maintenance, operations, pauses, plans, probes, schedules, tables
+from tidyberg.api.routes import (
+    calibration,
+    jobs,
+    maintenance,
+    maintenance_plans,
+    operations,
+    pauses,
+    plans,
+    probes,
+    schedules,
+    tables,
+)
 from tidyberg.api.security import Authenticator, secure
 from tidyberg.api.thread_pool import FairThreadPool
 from tidyberg.api.watched_jobs import StreamLimits, WatchedJobs
@@ -27,6 +38,7 @@ PREFIX = "/api/v1"
 _ROUTERS = (
     jobs.router,
     maintenance.router,
+    maintenance_plans.router,
     plans.router,
     tables.router,
     pauses.router,

@@ -74,7 +74,7 @@ class CompactRequest(PlanRequest):
         return replace(super().to_request(), priority=self.priority, verify=verify)
 
 
-class ExpireRequest(TableRequest):
+class ExpirePlanRequest(TableRequest):
     """A table whose old snapshots expire. What `options` leaves out comes from the table, or is Iceberg's default."""
 
     model_config = ConfigDict(
@@ -82,13 +82,21 @@ class ExpireRequest(TableRequest):
     )
 
     options: ExpireJobOptions = Field(default_factory=ExpireJobOptions, description="Which snapshots expire.")
+
+    def to_request(self) -> SubmitRequest:
+        return self._of_kind(EXPIRE, self.options)
+
+
+class ExpireRequest(ExpirePlanRequest):
+    """A table whose old snapshots expire. What `options` leaves out comes from the table, or is Iceberg's default."""
+
     priority: Priority = 0
 
     def to_request(self) -> SubmitRequest:
-        return self._of_kind(EXPIRE, self.options, self.priority)
+        return replace(super().to_request(), priority=self.priority)
 
 
-class MaintainRequest(TableRequest):
+class MaintainPlanRequest(TableRequest):
     """A table to maintain. What `options` leaves out comes from its properties and from the settings."""
 
     model_config = ConfigDict(
@@ -96,10 +104,18 @@ class MaintainRequest(TableRequest):
     )
 
     options: PolicySettings = Field(default_factory=PolicySettings, description="Values of the policy.")
+
+    def to_request(self) -> SubmitRequest:
+        return self._of_kind(MAINTAIN, self.options)
+
+
+class MaintainRequest(MaintainPlanRequest):
+    """A table to maintain. What `options` leaves out comes from its properties and from the settings."""
+
     priority: Priority = 0
 
     def to_request(self) -> SubmitRequest:
-        return self._of_kind(MAINTAIN, self.options, self.priority)
+        return replace(super().to_request(), priority=self.priority)
 
 
 class ApplyRequest(RequestModel):

@@ -24,7 +24,9 @@ from tidyberg.client.models import (
     JobPage,
     Readiness,
     RemoteEvent,
+    RemoteExpiryPlan,
     RemoteJob,
+    RemoteMaintenancePlan,
     RemotePause,
     RemotePlan,
     RemoteSchedule,
@@ -119,6 +121,14 @@ class AsyncClient:
     async def plan(self, table: str, **arguments: Unpack[PlanArguments]) -> RemotePlan:
         """Returns what a job would do, and changes nothing. `apply` runs the plan by its hash."""
         return await self._send(calls.plan(table, arguments))
+
+    async def plan_expire(self, table: str, **arguments: Unpack[ExpireArguments]) -> RemoteExpiryPlan:
+        """Returns what `expire` would remove, and changes nothing."""
+        return await self._send(calls.plan_expire(table, arguments))
+
+    async def plan_maintain(self, table: str, **arguments: Unpack[MaintainArguments]) -> RemoteMaintenancePlan:
+        """Returns what each step of `maintain` would do, and changes nothing."""
+        return await self._send(calls.plan_maintain(table, arguments))
 
     async def apply(self, plan_hash: str, *, priority: int = 0, key: str | None = None) -> JobCreated:
         return await self._send(calls.apply(plan_hash, priority, key))

@@ -96,6 +96,18 @@ def expire(table: str, arguments: ExpireArguments) -> Call[models.JobCreated]:
     return Call("POST", f"{PREFIX}/expire", _one(models.JobCreated), body=body, headers=_key(arguments.get("key")))
 
 
+def plan_expire(table: str, arguments: ExpireArguments) -> Call[models.RemoteExpiryPlan]:
+    options = {name: value for name, value in arguments.items() if name in _EXPIRE_OPTIONS}
+    rest = {name: value for name, value in arguments.items() if name not in (*_EXPIRE_OPTIONS, "key", "priority")}
+    body = {"table": table, **rest, "options": options}
+    return Call("POST", f"{PREFIX}/expire/plan", _one(models.RemoteExpiryPlan), body=body)
+
+
+def plan_maintain(table: str, arguments: MaintainArguments) -> Call[models.RemoteMaintenancePlan]:
+    body = {"table": table, **{name: value for name, value in arguments.items() if name not in ("key", "priority")}}
+    return Call("POST", f"{PREFIX}/maintain/plan", _one(models.RemoteMaintenancePlan), body=body)
+
+
 def maintain(table: str, arguments: MaintainArguments) -> Call[models.JobCreated]:
     body = {"table": table, **{name: value for name, value in arguments.items() if name != "key"}}
     return Call("POST", f"{PREFIX}/maintain", _one(models.JobCreated), body=body, headers=_key(arguments.get("key")))

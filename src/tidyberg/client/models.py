@@ -114,8 +114,34 @@ class RemotePlan(ResponseModel):
     groups: int
     modes: list[dict[str, Any]] = Field(default_factory=list)
     estimate: dict[str, Any]
+    full_rewrite: dict[str, Any] | None = None  # if deletes are merged: what a rewrite of the data files would cost
     partitions: list[dict[str, Any]]
     better_inline: bool = False  # starting Spark would take longer than the whole job on one core
+
+
+class RemoteExpiryPlan(ResponseModel):
+    catalog: str
+    namespace: str
+    table: str
+    nothing_to_do: bool
+    cutoff_at: datetime
+    snapshots_expired: list[int]
+    snapshots_kept: int
+    refs_removed: list[str]
+    files: dict[str, int]
+    warnings: list[str]
+
+
+class RemoteMaintenancePlan(ResponseModel):
+    catalog: str
+    namespace: str
+    table: str
+    snapshot_id: int | None
+    nothing_to_do: bool
+    dollars: float
+    dollars_saved_per_month: float
+    steps: list[dict[str, Any]]
+    policy: dict[str, Any]
 
 
 class RemoteTable(ResponseModel):

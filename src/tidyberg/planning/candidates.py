@@ -13,7 +13,7 @@ from tidyberg.planning.compacted_files import already_compacted
 from tidyberg.planning.delete_ratios import DeleteRatios, delete_ratios_of
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.hot_partitions import waiting_files as waiting_files
-from tidyberg.planning.safety import Hazard, columns_of_optional_structs, hazards_of
+from tidyberg.planning.safety import Hazard, columns_for_keys, columns_of_optional_structs, hazards_of
 from tidyberg.planning.strategies.base import RewriteStrategy
 
 Mask = npt.NDArray[np.bool_]
@@ -73,15 +73,21 @@ def find_candidates(
         files,
         deletes.touched(deletes.unreadable()),
         deletes.touched(deletes.keyed_by(columns_of_optional_structs(inventory.pinned))),
+        deletes.touched(deletes.keyed_by_others_than(columns_for_keys(inventory.pinned))),
     )
     safe = hazards == Hazard.NONE
     mergeable = for_size & safe & ~deletes.touched()
     waiting = waiting_files(files, deletes, mergeable, inventory, statistics, strategy, now_ms)
     merged = _merged(for_size & ~waiting, starts, strategy.min_files_to_merge)
-    history = inventory.pinned.snapshots.values() if strategy.may_keep_data else ()
-    compactions = [info.snapshot_id for info in history if info.is_compaction]
+    compactions = [info.snapshot_id for info in inventory.pinned.snapshots.values() if info.is_compaction]
     ratios = delete_ratios_of(
-        files, deletes, statistics, options.max_delete_ratio, merged, inventory.counted_files, compactions
+        files,
+        deletes,
+        statistics,
+        options.max_delete_ratio,
+        merged,
+        inventory.counted_files,
+        compactions if strategy.may_keep_data else None,
     )
     for_deletes = strategy.select_for_deletes(deletes.touched(), ratios.above_limit[partition])
     rows_deleted = deletes.rows_known_deleted()

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidyberg.model.inventory import PartitionStatistics
+from tidyberg.model.task import OUTPUT_NAME
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.unchanged_files import sum_by_partition
 
@@ -31,14 +32,15 @@ def delete_ratios_of(
     max_delete_ratio: float,
     merged: Mask,
     unchanged: pa.Table,
-    compactions: Collection[int] = (),
+    compactions: Collection[int] | None = None,
 ) -> DeleteRatios:
     """Compares the deletes of each partition with the limit.
 
     `merged` marks files that the plan merges anyway. They do not count when the limit is applied. So a partition that
     is below the limit is still below it when they are gone, and a second run finds nothing to do [I10].
 
-    `compactions` are snapshots whose delete files of single data files count by their rows only.
+    `compactions` are snapshots whose delete files of single data files count by their rows only. None: all delete
+    files count by their number too.
 
     `unchanged` counts files that are not among `files`. No delete applies to them, and none of them is merged.
     """
@@ -62,8 +64,17 @@ def delete_ratios_of(
     )
 
 
-def _settled(index: DeleteIndex, partitions: int, compactions: Collection[int]) -> npt.NDArray[np.int64]:
-    """Counts the delete files of each partition that a compaction wrote for one data file each."""
+def _settled(index: DeleteIndex, partitions: int, compactions: Collection[int] | None) -> npt.NDArray[np.int64]:
+    """Counts the delete files of each partition that a compaction wrote for one data file each.
+
+    The name shows the same of our own files after their snapshot has expired. Otherwise an expiry would make work for
+    the next run [I10].
+    """
+    if compactions is None:
+        return np.zeros(partitions, dtype=np.int64)
     by_compaction = np.isin(index.rows.column("snapshot_id").to_numpy(), np.array(list(compactions), dtype=np.int64))
+    others = np.flatnonzero(index.names_file & ~by_compaction)
+    paths = index.rows.column("path").take(pa.array(others)).to_pylist()
+    by_compaction[others] = [OUTPUT_NAME.fullmatch(path.rpartition("/")[2]) is not None for path in paths]
     found = index.rows.column("partition").to_numpy()[index.names_file & by_compaction]
     return np.bincount(found, minlength=partitions)

@@ -46,6 +46,7 @@ class DeleteIndex:
         referenced = self.rows.column("referenced_data_file")
         self._is_vector = _mask(pc.equal(kind, "dv"))
         self.names_file: Mask = ~is_equality & _mask(pc.is_valid(referenced))
+        self._keyed = np.flatnonzero(is_equality)
         self._everywhere = self._ordered(is_global)
         self._equality = self._ordered(is_equality & ~is_global)
         self._equality_partition = self._deletes.partition[self._equality]
@@ -66,6 +67,13 @@ class DeleteIndex:
         if not columns or ids.null_count == len(ids):
             return np.zeros(len(ids), dtype=np.bool_)
         return np.array([not set(each or ()).isdisjoint(columns) for each in ids.to_pylist()], dtype=np.bool_)
+
+    def keyed_by_others_than(self, columns: Collection[int]) -> Mask:
+        """Returns the equality delete files that compare some other column, or do not say which."""
+        found = np.zeros(self.rows.num_rows, dtype=np.bool_)
+        ids = self.rows.column("equality_ids").take(pa.array(self._keyed)).to_pylist()
+        found[self._keyed] = [not each or not set(each) <= set(columns) for each in ids]
+        return found
 
     def touched(self, among: Mask | None = None) -> Mask:
         """Returns the data files that some delete file applies to. `among` restricts the delete files."""

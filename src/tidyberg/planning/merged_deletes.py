@@ -86,8 +86,9 @@ class DeleteMerging:
             return self._nothing(statistics, int(start), int(end))
         drafts = [self._draft(partition, files[members], statistics) for members in self._packed(files)]
         if len(dangling):
-            first = drafts.pop(0) if drafts else self._empty_draft(partition, statistics)
-            drafts.insert(0, self._with_deletes(first, dangling))
+            # In a group without files: nothing opens these deletes, whose file or columns may be gone.
+            none = np.array([], dtype=np.int64)
+            drafts.insert(0, self._drafted(partition, none, dangling, self._score(statistics)))
         return Proposal(self._reason(drafts, len(files), len(dangling)), tuple(drafts), tuple(self._rest(start, end)))
 
     def frees(self, merge: Merge, partition: int) -> bool:
@@ -150,14 +151,6 @@ class DeleteMerging:
         if not self._vectors:
             deletes = deletes[self._is_position[deletes]]
         return self._drafted(partition, members, deletes, self._score(statistics))
-
-    def _empty_draft(self, partition: int, statistics: PartitionStatistics) -> GroupDraft:
-        none = np.array([], dtype=np.int64)
-        return self._drafted(partition, none, none, self._score(statistics))
-
-    def _with_deletes(self, draft: GroupDraft, more: Ints) -> GroupDraft:
-        deletes = np.union1d(draft.deletes, more)
-        return self._drafted(draft.partition, draft.members, deletes, draft.score)
 
     def _drafted(self, partition: int, members: Ints, deletes: Ints, score: float) -> GroupDraft:
         candidates = self._candidates

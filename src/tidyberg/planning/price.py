@@ -165,21 +165,23 @@ class Pricing:
         """Returns the work of merging the deletes of one group. Its input files are delete files."""
         sizes, deletes, speed = merging.file_sizes, merging.delete_sizes, self.calibration
         opened = sizes if merging.key_share else []
+        read_deletes = deletes if sizes else []  # those that no file needs leave unread
         # A small file is read whole.
         read = sum(size if size <= WHOLE_BYTES else round(size * merging.key_share) for size in opened)
         new = len(sizes)
         outputs = min(1, new) if merging.vectors else new
         each = _VECTOR_BYTES if merging.vectors else _DELETE_FILE_BYTES
         written = new * each + _POSITION_BYTES * merging.rows
-        core_seconds = (read + sum(deletes)) / speed.encode_bytes_per_core_second
-        core_seconds += (len(opened) + len(deletes)) * speed.seconds_per_file
+        read += sum(read_deletes)
+        core_seconds = read / speed.encode_bytes_per_core_second
+        core_seconds += (len(opened) + len(read_deletes)) * speed.seconds_per_file
         return Work(
             tasks=1,
             input_files=len(deletes),
             output_files=outputs,
-            bytes_read=read + sum(deletes),
+            bytes_read=read,
             bytes_written=written if new else 0,
-            get_requests=len(deletes) + sum(1 if size <= WHOLE_BYTES else 2 for size in opened),
+            get_requests=len(read_deletes) + sum(1 if size <= WHOLE_BYTES else 2 for size in opened),
             put_requests=outputs * _put_requests(ceil(written / max(1, outputs)), PART_BYTES),
             scan_requests_before=_scan_requests(deletes),
             # A reader gets the place of a vector from the manifest, and needs no footer.

@@ -15,6 +15,7 @@ from pyiceberg.types import (
     ListType,
     MapType,
     NestedField,
+    PrimitiveType,
     StructType,
     UnknownType,
 )
@@ -66,6 +67,7 @@ class Hazard(IntEnum):
     DELETE_KEYS = 2
     FORMAT = 3
     ENCRYPTED = 4
+    DELETE_COLUMNS = 5
 
     @property
     def code(self) -> str:
@@ -77,6 +79,7 @@ _EXPLANATIONS = {
     Hazard.DELETE_KEYS: "with equality deletes by columns of optional structs, on which readers differ",
     Hazard.FORMAT: "not in Parquet",
     Hazard.ENCRYPTED: "encrypted",
+    Hazard.DELETE_COLUMNS: "with equality deletes by columns that no schema of the table has",
 }
 
 
@@ -93,6 +96,26 @@ def columns_of_optional_structs(pinned: Pinned) -> frozenset[int]:
     return frozenset(found)
 
 
+def columns_for_keys(pinned: Pinned) -> frozenset[int]:
+    """Returns the ids of fields that equality deletes can compare, in any schema of the table.
+
+    A deleted column is no longer known once all schemas with it were removed, as some tools do when snapshots expire.
+    """
+    found: set[int] = set()
+    for schema in (pinned.schema, *pinned.schemas.values()):
+        for column in schema.fields:
+            _add_leaves(column, found)
+    return frozenset(found)
+
+
+def _add_leaves(column: NestedField, found: set[int]) -> None:
+    if isinstance(column.field_type, StructType):
+        for inner in column.field_type.fields:
+            _add_leaves(inner, found)
+    elif isinstance(column.field_type, PrimitiveType) and not isinstance(column.field_type, UnknownType):
+        found.add(column.field_id)
+
+
 def _add_columns_below(column: NestedField, is_below_optional: bool, found: set[int]) -> None:
     if is_below_optional:
         found.add(column.field_id)
@@ -102,10 +125,14 @@ def _add_columns_below(column: NestedField, is_below_optional: bool, found: set[
 
 
 def hazards_of(
-    data_files: pa.Table, unreadable_deletes: npt.NDArray[np.bool_], disputed_deletes: npt.NDArray[np.bool_]
+    data_files: pa.Table,
+    unreadable_deletes: npt.NDArray[np.bool_],
+    disputed_deletes: npt.NDArray[np.bool_],
+    unknown_keys: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.int8]:
-    """Returns one Hazard per file. The masks mark files with unreadable deletes and with disputed ones."""
+    """Returns one Hazard per file. The masks mark files with unreadable deletes, disputed ones and unknown columns."""
     hazards = np.where(disputed_deletes, Hazard.DELETE_KEYS, Hazard.NONE).astype(np.int8)
+    hazards[unknown_keys] = Hazard.DELETE_COLUMNS
     hazards[unreadable_deletes] = Hazard.DELETE_FORMAT
     formats = data_files.column("format").cast(pa.string())
     hazards[pc.not_equal(formats, "PARQUET").to_numpy()] = Hazard.FORMAT

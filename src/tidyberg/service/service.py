@@ -1,16 +1,18 @@
 """The service that the API and the scheduler call: it checks requests and callers, and queues jobs."""
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from tidyberg.catalog.open import unknown_namespace
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput, UnknownCatalog, UnknownJob, UnknownNamespace, UnknownPlan
 from tidyberg.model.accuracy import CalibrationReport
-from tidyberg.model.expiry import EXPIRE
+from tidyberg.model.expiry import EXPIRE, ExpiryResult
+from tidyberg.model.maintenance import MAINTAIN, MaintenancePlan
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan
 from tidyberg.model.principal import Principal, Role
@@ -38,8 +40,10 @@ from tidyberg.service.catalog_lookup import CatalogLookup
 from tidyberg.service.estimates import Estimates
 from tidyberg.service.housekeeping import Housekeeping
 from tidyberg.service.identifiers import is_id, table_ref
-from tidyberg.service.kinds import KINDS
+from tidyberg.service.kinds import KINDS, kind_of
 from tidyberg.service.kinds.base import RequestScope
+from tidyberg.service.kinds.expire import plan_expiry
+from tidyberg.service.kinds.maintain import plan_maintenance
 from tidyberg.service.notifications import LOOK_SECONDS as NOTIFIER_SECONDS
 from tidyberg.service.notifications import Notifier
 from tidyberg.service.pauses import Pauses
@@ -197,6 +201,19 @@ class Service:
         self.records.ledger.keep_plan(KeptPlan(plan.hash, ref, tenant, self.now_ms(), plan_to_json(plan)))
         return plan
 
+    def plan_expiry(self, request: SubmitRequest, who: Principal) -> ExpiryResult:
+        """Returns which snapshots and how many files a job would remove."""
+        ref, options = self._checked(request, who)
+        with self._without_namespace_hints(who):
+            return plan_expiry(self.control, ref, options)
+
+    def plan_maintenance(self, request: SubmitRequest, who: Principal) -> MaintenancePlan:
+        """Returns what each step of a job would do. It lists files and loads other tables, as the job does."""
+        self.access.require_kinds(who, (MAINTAIN,))
+        ref, options = self._checked(request, who)
+        with self._without_namespace_hints(who):
+            return plan_maintenance(self.control, self.settings, ref, options)
+
     def job(self, job_id: str, who: Principal) -> JobView:
         submission = self._visible(job_id, who)
         return JobView(submission, self.records.store.get(submission.run_id) if submission.run_id else None)
@@ -307,6 +324,13 @@ class Service:
             own.snapshot_retention_hours,
         )
         self.access.require_kinds(who, (COMPACT,) if same or not asked.expire_snapshots else (COMPACT, EXPIRE))
+
+    def _checked(self, request: SubmitRequest, who: Principal) -> tuple[TableRef, Mapping[str, Any]]:
+        """Returns the table and the options of a job that is only planned."""
+        self.access.require(who, Role.VIEWER)
+        ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
+        self.access.tenant_for(who, ref, request.tenant)
+        return ref, kind_of(request.kind).check(request, self._scope(ref)).options
 
     def _scope(self, ref: TableRef) -> RequestScope:
         return RequestScope(

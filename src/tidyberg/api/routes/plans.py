@@ -76,6 +76,9 @@ class PlanAnswer(BaseModel):
     modes: list[ModeAnswer] = Field(description="How the groups are rewritten, and why.")
     partitions_total: int
     partitions: list[PartitionAnswer] = Field(description="In the order of the plan; at most `partitions` of them.")
+    full_rewrite: EstimateAnswer | None = Field(
+        description="If deletes are merged: what a rewrite of the same data files would cost instead."
+    )
     left_out: list[str] = Field(description="What a budget or limit excluded from this plan.")
     warnings: list[str] = Field(description="What the rewrite does not preserve, such as the order of rows.")
     left: list[LeftAnswer] = Field(description="Files that the plan leaves unchanged, why, and until when.")
@@ -135,6 +138,7 @@ def plan_answer(plan: Plan, partitions: int) -> PlanAnswer:
         modes=[ModeAnswer(mode=mode, reason=why, groups=groups) for (mode, why), groups in plan.modes.items()],
         partitions_total=len(plan.partitions),
         partitions=[_partition(partition) for partition in plan.partitions[:partitions]],
+        full_rewrite=_estimate(plan.full_rewrite) if plan.full_rewrite is not None else None,
         left_out=list(plan.left_out),
         warnings=list(plan.warnings),
         left=[left_answer(each) for each in left_alone(plan)],

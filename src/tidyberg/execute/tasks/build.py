@@ -50,7 +50,9 @@ def build_tasks(
     settings = write_settings(pinned.schema, pinned.properties, options.parquet, lineage=lineage)
     max_bytes = options.max_file_size or int(target_file_size * _OVERSIZE)
     schemas = schemas_newest_first(pinned)
-    equality_schemas = _equality_schemas(deletes, schemas)
+    # Deletes that no live file needs are in a group without files. Nobody reads them: they may be gone, or damaged.
+    used = {group.group_id: [deletes[position] for position in group.deletes if group.files] for group in groups}
+    equality_schemas = _equality_schemas([delete for some in used.values() for delete in some], schemas)
     partitions = _partitions(groups, inventory)
     mapping = name_mapping(pinned.properties)
     return [
@@ -89,7 +91,7 @@ def build_tasks(
             partitioning=_partitioning(group, pinned),
             checksum=checksum,
             after_death=after_death,
-            deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
+            deletes=tuple(map(_task_delete, used[group.group_id])),
             mode=group.mode,
             vectors=group.keeps_data and pinned.format_version > 2,
             parts=group.tasks,
@@ -97,9 +99,9 @@ def build_tasks(
             splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
             min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,
             equality_schemas={
-                deletes[position].equality_ids: equality_schemas[deletes[position].equality_ids]
-                for position in group.deletes
-                if deletes[position].kind == "equality"
+                delete.equality_ids: equality_schemas[delete.equality_ids]
+                for delete in used[group.group_id]
+                if delete.kind == "equality"
             },
         )
         for group in groups

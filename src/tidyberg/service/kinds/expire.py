@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
-from tidyberg.model.expiry import EXPIRE
+from tidyberg.model.expiry import EXPIRE, ExpiryResult
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.submission import Submission
+from tidyberg.model.table import TableRef
 from tidyberg.planning.expiry import check_allowed
 from tidyberg.service.kinds.base import CheckedRequest, HistoryRemover, RequestScope, RunContext, RunOutcome
 from tidyberg.service.request_checks import options_as_asked, refuse_options_of_compactions
@@ -50,6 +52,11 @@ class Expire(HistoryRemover):
         assert result.job is not None, "every run is recorded"
         assert result.job.outcome is not None
         return RunOutcome(result.job, result.job.outcome, result.failure)
+
+
+def plan_expiry(control: Control, table: TableRef, options: Mapping[str, Any]) -> ExpiryResult:
+    """Returns what such a job would do, and changes nothing. `options` are those of a checked request."""
+    return control.expire(table, _options(options).to_options(), dry_run=True)
 
 
 def sent_before(earlier: Sequence[Job]) -> frozenset[int]:

@@ -4,20 +4,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidyberg.catalog.open import load_table
+from tidyberg.control.control import Control
 from tidyberg.control.maintenance.maintainer import Maintainer, describe
 from tidyberg.control.maintenance.request import maintenance_request
 from tidyberg.errors import Transient
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.left import Outcome
-from tidyberg.model.maintenance import MAINTAIN, MaintenanceResult
+from tidyberg.model.maintenance import MAINTAIN, MaintenancePlan, MaintenanceResult
 from tidyberg.model.maintenance_policy import PolicyLayer
 from tidyberg.model.submission import Submission
+from tidyberg.model.table import TableRef
 from tidyberg.record.process import this_process
 from tidyberg.service.kinds.base import CheckedRequest, HistoryRemover, RequestScope, RunContext, RunOutcome
 from tidyberg.service.request_checks import options_as_asked, refuse_options_of_compactions
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.settings.job_options import parse_job_options, plain_options
 from tidyberg.settings.maintenance import PolicySettings, maintenance_policy
+from tidyberg.settings.settings import Settings
 
 REQUEST = "request"  # the origin of values that the request gives
 
@@ -55,6 +58,15 @@ class Maintain(HistoryRemover):
         job = _record(context, result, str(table.metadata.table_uuid), began_ms)
         context.records.store.save(job)
         return RunOutcome(job, job.outcome or "tidy", failure)
+
+
+def plan_maintenance(
+    control: Control, settings: Settings, ref: TableRef, options: Mapping[str, Any]
+) -> MaintenancePlan:
+    """Returns what such a job would do, and changes nothing. `options` are those of a checked request."""
+    table = load_table(control.catalog(ref.catalog), ref)
+    request = maintenance_request(settings, ref, table, _layers(_policy(options)))
+    return Maintainer(control, control.now_ms, None, None, control.scrub).plan(request, table)
 
 
 def _policy(options: Mapping[str, Any]) -> PolicySettings:
