@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
@@ -34,7 +34,7 @@ class Warehouse:
         }
         self.catalog = LabCatalog(name, **{key: value for key, value in self.properties.items() if key != "type"})
 
-    def __enter__(self) -> "Warehouse":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
