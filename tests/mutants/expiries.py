@@ -218,15 +218,6 @@ EXPIRIES = (
         (f"{EXPIRE}::test_a_missing_manifest_of_a_retained_snapshot_ends_it_before_anything_changes",),
     ),
     Mutant(
-        "expiry: a damaged manifest of a retained snapshot ends it on the engine too",
-        "observe/reachable.py",
-        "            if skip is None:\n                raise\n            manifests",
-        "            manifests",
-        (
-            "tests/control/test_engine_reads.py::test_a_damaged_manifest_of_a_retained_snapshot_is_an_error_on_the_engine_too",
-        ),
-    ),
-    Mutant(
         "expiry: snapshots keep the ids of their parents",
         "catalog/metadata_file.py",
         'after["snapshots"] = [known.get(one["snapshot-id"], one) for one in after.get("snapshots") or ()]',
