@@ -18,8 +18,9 @@ from tidyberg.testing.deletes import Positions, commit_deletes, delete_equal
 
 @pytest.fixture
 def warehouse(tmp_path: Path, s3_server: S3Server, bucket: str) -> Iterator[S3Warehouse]:
-    with S3Warehouse(tmp_path / "lab", properties_of(s3_server, bucket)) as opened:
-        yield opened
+    made = S3Warehouse(tmp_path / "lab", properties_of(s3_server, bucket))
+    with made:
+        yield made
 
 
 def scanned(table: Table) -> list[int]:
