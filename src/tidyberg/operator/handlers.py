@@ -39,6 +39,7 @@ class Policies:
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         kopf.on.startup(registry=registry)(configure)
+        kopf.on.login(registry=registry)(log_in)
         for kind in POLICY_KINDS:
             self._register(registry, kind)
 
@@ -137,6 +138,11 @@ def _lock(memo: Any) -> asyncio.Lock:
     """Returns the lock of one policy. Handlers of kopf wait for each other, but its timers run beside them."""
     lock: asyncio.Lock = memo.setdefault("lock", asyncio.Lock())
     return lock
+
+
+def log_in(**arguments: Any) -> kopf.ConnectionInfo | None:
+    """Uses the service account of the pod, or the kubeconfig of a person who runs the operator elsewhere."""
+    return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
 
 
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:

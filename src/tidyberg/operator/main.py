@@ -1,6 +1,7 @@
 """The `tidyberg-operator` command: runs the operator, or prints the definitions of its resources."""
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     options = OperatorOptions(asked.cluster, asked.every, asked.debt_every)
     service = ScheduleService(Connection(asked.server, asked.token_file))
     Policies(service, options).register(registry)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it writes a line for each request
     kopf.configure(log_format=kopf.LogFormat.JSON if asked.log_json else kopf.LogFormat.FULL)
     kopf.run(
         registry=registry,

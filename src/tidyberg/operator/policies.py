@@ -13,7 +13,8 @@ from tidyberg.errors import BadInput
 
 GROUP = "tidyberg.io"
 VERSION = "v1alpha1"
-MOST_ID_CHARACTERS = 255  # of a schedule in a service
+MOST_ID_CHARACTERS = 128  # of a schedule in a service
+_DIGEST_CHARACTERS = 32
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,12 @@ class PolicyName:
     @property
     def schedule_id(self) -> str:
         """The id of the policy's schedule. It never changes, so a repeated call cannot make a second schedule."""
-        full = f"{self.cluster}:{self.kind.name}:{self.namespace}:{self.name}"
+        # Names in a cluster have no underscore, so two policies never share an id.
+        full = f"{self.cluster}_{self.kind.job_kind}_{self.namespace}_{self.name}"
         if len(full) <= MOST_ID_CHARACTERS:
             return full
-        digest = hashlib.sha256(full.encode()).hexdigest()[:16]
-        return f"{full[: MOST_ID_CHARACTERS - 17]}:{digest}"
+        digest = hashlib.sha256(full.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        return f"{full[: MOST_ID_CHARACTERS - _DIGEST_CHARACTERS - 1]}_{digest}"
 
 
 def wanted_schedule(name: PolicyName, spec: Mapping[str, Any]) -> Schedule:
