@@ -43,7 +43,7 @@ OTHER_REDIS = "redis: {enabled: false, urlSecret: redis-secret}"
 def helm(*arguments: str, values: str, directory: Path) -> subprocess.CompletedProcess[str]:
     given = directory / "values.yaml"
     given.write_text(values)
-    command = [helm_binary(), *arguments, str(CHART), "--values", str(given)]
+    command = [helm_binary(), *arguments, str(CHART), "--values", str(given), "--kube-version", KUBERNETES]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
