@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # If it is set, each of the hundreds of processes that tests start compiles all imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build docs bench bench-full bench-docs bench-load clean check-java
+.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build image test-image test-helm docs bench bench-full bench-docs bench-load clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,6 +75,16 @@ lock: setup ## resolve the dependency tree again into requirements.lock
 
 build: setup ## source distribution and wheel into dist/
 	@sh scripts/build.sh "$(VENV)"
+
+image: ## the images iceberg-compaction:latest and tidyberg-operator:latest, with Docker or buildah
+	@sh scripts/image.sh service iceberg-compaction:latest
+	@sh scripts/image.sh operator tidyberg-operator:latest
+
+test-image: setup ## build the images with buildah, run the service and the operator from them, compact a table on S3
+	TEST_IMAGE=1 $(BIN)/pytest -s --timeout 3600 tests/containers
+
+test-helm: setup ## build helm once, then lint, render and validate the chart
+	TEST_HELM=1 $(BIN)/pytest tests/deploy
 
 docs: setup ## the documentation site into site/, without warnings and without anything from other hosts
 	$(BIN)/mkdocs build --strict

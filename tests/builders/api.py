@@ -55,9 +55,9 @@ Serve = Callable[..., httpx.Client]
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
+def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
     """Serves the app from a thread of this process, and yields its address."""
-    socket = listen(Server(port=0))
+    socket = listen(Server(port=port))
     server = ApiServer(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
     thread.start()
@@ -72,12 +72,12 @@ def serving(app: FastAPI) -> Iterator[str]:
 
 
 @contextmanager
-def running_service(settings: Settings) -> Iterator[str]:
+def running_service(settings: Settings, port: int = 0) -> Iterator[str]:
     """Starts a service with its workers, and yields the address of its API."""
     service = build_service(settings)
     service.start()
     try:
-        with serving(create_app(service)) as address:
+        with serving(create_app(service), port) as address:
             yield address
     finally:
         service.stop()

@@ -33,6 +33,8 @@ class RestServerMissingError(Exception):
 class RestServer(ServerProcess):
     """Runs until closed. Its tables are in `directory/warehouse`, which clients on this machine share."""
 
+    modules = MODULES
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.warehouse = directory / "warehouse"
@@ -41,7 +43,7 @@ class RestServer(ServerProcess):
         self.uri = f"http://127.0.0.1:{self.port}"
         self._log = directory / "server.log"
         try:
-            jars = classpath("rest-catalog", MODULES)
+            jars = classpath("rest-catalog", self.modules)
             command = [java_executable(), "-Xmx256m", "-cp", jars, "org.apache.iceberg.rest.RESTCatalogServer"]
         except JarsMissingError as error:
             raise RestServerMissingError(str(error)) from error

@@ -47,6 +47,25 @@ def test_tables_example_of_the_contract_is_accepted_unchanged(tmp_path: Path) ->
     assert dimensions.options.target_file_size == GB
 
 
+@pytest.mark.parametrize("example", [SERVICE_EXAMPLE, BASIC_EXAMPLE, TABLES_EXAMPLE])
+def test_config_yaml_of_the_contract_is_found(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "none")}
+    Path("config.yaml").write_text(example)
+    assert find_config(None, environ) == Path("config.yaml")
+    Path("tidyberg.yaml").touch()
+    assert find_config(None, environ) == Path("tidyberg.yaml")
+
+
+@pytest.mark.parametrize("text", ["logging: {level: info}\nserver: {port: 1}\n", "a: [", "- catalog\n", ""])
+def test_config_yaml_of_another_program_is_left_alone(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.yaml").write_text(text)
+    assert find_config(None, {"XDG_CONFIG_HOME": str(tmp_path / "none")}) is None
+
+
 def test_explicit_path_wins_over_variable_over_working_directory_over_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

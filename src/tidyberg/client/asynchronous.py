@@ -142,6 +142,9 @@ class AsyncClient:
     async def schedules(self) -> list[RemoteSchedule]:
         return await self._send(calls.schedules())
 
+    async def schedule(self, schedule_id: str) -> RemoteSchedule:
+        return await self._send(calls.schedule(schedule_id))
+
     async def save_schedule(self, schedule: RemoteSchedule) -> RemoteSchedule:
         """Creates the schedule, or replaces the one with the same id."""
         return await self._send(calls.save_schedule(schedule))

@@ -53,6 +53,7 @@ class JobListArguments(TypedDict, total=False):
     table: str
     catalog: str
     tenant: str
+    created_by: str  # who submitted the job, such as "schedule:nightly"
     oldest_first: bool
     limit: int
     cursor: str  # the `next_cursor` of the previous page
@@ -157,6 +158,10 @@ def health(catalog: str, namespace: str, table: str) -> Call[models.TableHealth]
 
 def schedules() -> Call[list[models.RemoteSchedule]]:
     return Call("GET", f"{PREFIX}/schedules", _many("schedules", models.RemoteSchedule))
+
+
+def schedule(schedule_id: str) -> Call[models.RemoteSchedule]:
+    return Call("GET", _schedule(schedule_id), _one(models.RemoteSchedule))
 
 
 _READ_ONLY_FIELDS = {"schedule_id", "source", "last_due", "next_due"}

@@ -142,6 +142,9 @@ class Client:
     def schedules(self) -> list[RemoteSchedule]:
         return self._send(calls.schedules())
 
+    def schedule(self, schedule_id: str) -> RemoteSchedule:
+        return self._send(calls.schedule(schedule_id))
+
     def save_schedule(self, schedule: RemoteSchedule) -> RemoteSchedule:
         """Creates the schedule, or replaces the one with the same id."""
         return self._send(calls.save_schedule(schedule))

@@ -45,6 +45,15 @@ def read_document(text: str, name: str, environ: Mapping[str, str]) -> Document:
     return Document(data, visitor.lines)
 
 
+def top_level_keys(text: str) -> set[str]:
+    """Returns the keys at the top of a YAML file, or none if it holds no mapping."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return set()
+    return {str(key.value) for key, _ in node.value} if isinstance(node, yaml.MappingNode) else set()
+
+
 @dataclass
 class _NodeVisitor:
     """Visits YAML nodes in place, before they become Python values, which have no line."""

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tidyberg.errors import ConfigurationError
-from tidyberg.settings.document import Document, KeyPath, read_document
+from tidyberg.settings.document import Document, KeyPath, read_document, top_level_keys
 from tidyberg.settings.problems import describe_problem
 from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 from tidyberg.settings.store import state_directory
@@ -34,11 +34,13 @@ _CATALOG_VARIABLES = {
     "CATALOG_CREDENTIAL": "credential",
 }
 _CATALOGS = "catalogs"
+_COMMON_NAME = "config.yaml"
+_MARKS = {"catalog", _CATALOGS, "compaction", "tables"}
 _NESTED_PROPERTIES = {"properties", "auth"}  # keys of one catalog whose values are mappings
 
 
 def load_settings(path: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
-    """Load settings from `path`, $TIDYBERG_CONFIG, ./tidyberg.yaml or ~/.config, and then from the environment."""
+    """Load settings from `path`, $TIDYBERG_CONFIG or a usual place, and then from the environment."""
     environ = os.environ if environ is None else environ
     found = find_config(path, environ)
     document = _read(found, environ) if found else Document({}, {})
@@ -62,14 +64,22 @@ def find_config(path: Path | None, environ: Mapping[str, str]) -> Path | None:
             raise ConfigurationError(f"{origin} names {named}, which is not a file.")
         return named
     for candidate in usual_places(environ):
-        if candidate.is_file():
+        if candidate.is_file() and (candidate.name != _COMMON_NAME or _is_about_tables(candidate)):
             return candidate
     return None
 
 
 def usual_places(environ: Mapping[str, str]) -> list[Path]:
     home = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    return [Path("tidyberg.yaml"), home / "tidyberg" / "tidyberg.yaml"]
+    return [Path("tidyberg.yaml"), Path(_COMMON_NAME), home / "tidyberg" / "tidyberg.yaml"]
+
+
+def _is_about_tables(path: Path) -> bool:
+    """Whether a config.yaml has a key that marks it as ours. Other programs keep settings under this name too."""
+    try:
+        return not _MARKS.isdisjoint(top_level_keys(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _read(path: Path, environ: Mapping[str, str]) -> Document:
