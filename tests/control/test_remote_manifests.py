@@ -111,6 +111,17 @@ def test_files_that_are_only_counted_may_need_a_delete_for_all_partitions(tmp_pa
     assert plan_text(inventory, options) == plan_text(inventory_of(table), options)
 
 
+def test_a_delete_that_is_older_than_the_file_it_names_is_not_needed_by_it(tmp_path: Path) -> None:
+    """Readers do not apply it, so the reader of a huge table's manifests only counts that file."""
+    data = ForgedManifest([ForgedEntry("5.parquet", size=5_000, partition=("r1",), sequence_number=5)])
+    older = ForgedEntry("d", content=1, partition=("r1",), sequence_number=2, values=NAMING)
+    manifests = [data, ForgedManifest([older], content=1, sequence_number=2)]
+    table = forge_static_table(tmp_path, manifests, schema=SCHEMA, specs=[BY_REGION], snapshots=SNAPSHOTS)
+    options = PlanOptions(strategy=Strategy.DELETES_ONLY)
+    assert reported(far_inventory(table, options)) == []
+    assert plan_text(far_inventory(table, options), options) == plan_text(inventory_of(table), options)
+
+
 NAMING = {bound: {PATH_COLUMN: b"5.parquet"} for bound in ("lower_bounds", "upper_bounds")}
 OF_R1 = [f"{n}.parquet" for n in range(1, 100, 4)]
 

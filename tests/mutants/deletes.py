@@ -129,7 +129,7 @@ LIFETIMES = (
     Mutant(
         "a file-scoped delete stays with its file [I4]",
         "planning/needed_deletes.py",
-        "return referenced in self._paths",
+        "return referenced is not None and self._sequence_numbers.get(referenced, _NONE_LEFT) <= sequence_number",
         "return False",
         LIFETIME,
     ),

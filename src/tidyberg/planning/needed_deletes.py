@@ -15,7 +15,8 @@ class NeededDeletes:
 
     def __init__(self, data_files: pa.Table, partitions: int, counted_files: pa.Table | None = None) -> None:
         """`counted_files` are data files that the inventory only counts. Their file sequence numbers are not known."""
-        self._paths = set(data_files["path"].to_pylist())
+        numbers = data_files["sequence_number"].to_pylist()
+        self._sequence_numbers: dict[str, int] = dict(zip(data_files["path"].to_pylist(), numbers, strict=True))
         partition = data_files["partition"].to_numpy()
         self._oldest_data = _oldest(data_files["sequence_number"].to_numpy(), partition, partitions)
         self._oldest_file = _oldest(data_files["file_sequence_number"].to_numpy(), partition, partitions)
@@ -38,7 +39,8 @@ class NeededDeletes:
             oldest = self._oldest_data.min(initial=_NONE_LEFT) if scope == "global" else self._oldest_data[partition]
             return bool(oldest < sequence_number)
         if scope == "file":
-            return referenced in self._paths
+            # Files that are only counted have no such delete, unless they are newer than it.
+            return referenced is not None and self._sequence_numbers.get(referenced, _NONE_LEFT) <= sequence_number
         # A position delete can only name files that were in the table when it was written.
         return bool(self._oldest_data[partition] <= sequence_number and self._oldest_file[partition] <= written)
 
