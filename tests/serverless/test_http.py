@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.serverless.clocks import FakeContext, function_on
+from tests.serverless.functions import FakeContext, function_on
 from tidyberg.execute.time_budget import current_budget
 from tidyberg.serverless.events import LARGEST_BODY
 from tidyberg.serverless.function import Function
@@ -172,8 +172,8 @@ def test_a_defect_is_answered_without_secrets(
         def handle(self, body: Mapping[str, Any], tenant: str | None) -> RecordedAnswer:
             raise RuntimeError("no way with swordfish")
 
-    monkeypatch.setenv("CATALOG_TOKEN", "swordfish")
-    made = function_on(warehouse, tmp_path, CATALOG_TOKEN="swordfish")
+    monkeypatch.setenv("LAKE_TOKEN", "swordfish")
+    made = function_on(warehouse, tmp_path)
     made._operations = Broken()
     with made.control:
         status, body = send(made, direct())

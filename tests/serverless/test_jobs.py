@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders.control import chunks, leftovers
 from tests.builders.sales_table import REF, REGIONS, regional
-from tests.serverless.clocks import FakeContext, function_on, slow_tasks
+from tests.serverless.functions import FakeContext, function_on, slow_tasks
 from tidyberg.errors import BadInput, UnknownTable
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.options import PlanOptions

@@ -7,23 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.builders.sales_table import regional
+from tests.serverless.functions import environment_of
 from tests.servers.lambda_runtime import LambdaFunction
 from tidyberg.testing import Warehouse
 
 
-def environment(warehouse: Warehouse, tmp_path: Path, **more: str) -> dict[str, str]:
-    return {
-        "CATALOG_URI": warehouse.properties["uri"],
-        "CATALOG_WAREHOUSE": warehouse.properties["warehouse"],
-        "TIDYBERG_HOME": str(tmp_path / "state"),
-        "TIDYBERG_COMPACTION__MIN_INPUT_FILES": "2",
-        **more,
-    }
-
-
 @pytest.fixture
 def function(warehouse: Warehouse, tmp_path: Path) -> Iterator[LambdaFunction]:
-    with LambdaFunction(tmp_path, environment(warehouse, tmp_path)) as started:
+    with LambdaFunction(tmp_path, environment_of(warehouse, tmp_path / "state")) as started:
         yield started
 
 

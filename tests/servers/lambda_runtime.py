@@ -98,7 +98,11 @@ class RuntimeApi(ClosedAtExit):
 class LambdaFunction(ClosedAtExit):
     """One function with at most one sandbox, which is started when it is needed."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str], memory_mb: int = 1769) -> None:
+    def __init__(
+        self, directory: Path, environment: Mapping[str, str], memory_mb: int = 1769, *, fresh_homes: bool = False
+    ) -> None:
+        """With `fresh_homes`, each sandbox has a state directory of its own, as below /tmp of Lambda."""
+        self.fresh_homes = fresh_homes
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("TIDYBERG_", "CATALOG_"))},
             "AWS_LAMBDA_FUNCTION_NAME": "tidyberg",
@@ -151,6 +155,8 @@ class LambdaFunction(ClosedAtExit):
                 "AWS_LAMBDA_RUNTIME_API": self._api.address,
                 "AWS_LAMBDA_LOG_STREAM_NAME": f"sandbox-{self.sandboxes}",
             }
+            if self.fresh_homes:
+                environment["TIDYBERG_HOME"] = str(self._directory / f"state-{self.sandboxes}")
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "awslambdaric", "tidyberg.serverless.handler"],

@@ -1,4 +1,4 @@
-"""A function whose time only passes when a test says so."""
+"""A function on a local warehouse, and a clock that only moves when a test says so."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -33,13 +33,17 @@ def slow_tasks(context: FakeContext, seconds: float, *, hurry: bool = True) -> C
     return run
 
 
-def function_on(warehouse: Warehouse, home: Path, **more: str) -> Function:
-    environment = {
-        "CATALOG_URI": warehouse.properties["uri"],
-        "CATALOG_WAREHOUSE": warehouse.properties["warehouse"],
+def environment_of(warehouse: Warehouse, home: Path, **more: str) -> dict[str, str]:
+    return {
+        "TIDYBERG_CATALOGS__LAB__TYPE": "sql",
+        "TIDYBERG_CATALOGS__LAB__URI": warehouse.properties["uri"],
+        "TIDYBERG_CATALOGS__LAB__WAREHOUSE": warehouse.properties["warehouse"],
         "TIDYBERG_HOME": str(home),
         "TIDYBERG_COMPACTION__MIN_INPUT_FILES": "2",
-        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769",
         **more,
     }
-    return Function.of_environment(environment)
+
+
+def function_on(warehouse: Warehouse, home: Path, **more: str) -> Function:
+    memory = {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769"}
+    return Function.of_environment(environment_of(warehouse, home, **{**memory, **more}))
