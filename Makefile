@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # If it is set, each of the hundreds of processes that tests start compiles all imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-kill test-replicas test-lambda test-long mutants lint format lock build docs bench bench-full bench-docs bench-load clean check-java
+.PHONY: help setup demo test test-fast test-kill test-replicas test-lambda test-long mutants lint format lock build lambda-zip docs bench bench-full bench-docs bench-load clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ lock: setup ## resolve the dependency tree again into requirements.lock
 build: setup ## source distribution and wheel into dist/
 	@sh scripts/build.sh "$(VENV)"
 
+lambda-zip: setup ## build/tidyberg-lambda.zip for AWS Lambda, without Spark; tells its size
+	@sh scripts/build-lambda.sh "$(VENV)"
+
 docs: setup ## the documentation site into site/, without warnings and without anything from other hosts
 	$(BIN)/mkdocs build --strict
 
@@ -89,7 +92,10 @@ bench: check-java setup ## the core scenarios, about 5 minutes: tidyberg (also o
 bench-full: check-java setup ## all scenarios, about half an hour and 10 GB of disk
 	@$(BIN)/python -m benchmarks.run --full
 
-bench-docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
+bench-lambda-zip: setup ## build/tidyberg-lambda.zip for AWS Lambda, without Spark; tells its size
+	@sh scripts/build-lambda.sh "$(VENV)"
+
+docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
 	@$(BIN)/python -m benchmarks.publish $(wildcard bench-results/*.json)
 
 bench-load: setup ## 200 submissions a second against a service, on SQLite and on Redis; latencies and memory

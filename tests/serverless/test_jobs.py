@@ -11,13 +11,14 @@ from tests.builders.sales_table import REF, REGIONS, regional
 from tests.serverless.functions import FakeContext, function_on, slow_tasks
 from tidyberg.errors import BadInput, UnknownTable
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.options import PlanOptions
+from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.sizes import MB
+from tidyberg.record.process import this_process
 from tidyberg.serverless.function import Function, JobsFailed
 from tidyberg.serverless.jobs import largest_group
 from tidyberg.testing import Warehouse
 
-SALES = {"tables": ["db.sales"]}
+SALES = {"tables": ["db.sales"], "options": {"strategy": "full"}}
 
 
 @pytest.fixture
@@ -92,8 +93,6 @@ def test_files_that_never_fit_are_reported_and_do_not_ask_for_another_invocation
 def test_a_table_that_another_job_holds_is_reported_and_left_alone(warehouse: Warehouse, function: Function) -> None:
     table = regional(warehouse)
     store, uuid = function.control.store, str(table.metadata.table_uuid)
-    from tidyberg.record.process import this_process
-
     assert store.acquire(uuid, "other", this_process(), now_ms=function.control.now_ms(), ttl_ms=60_000) is None
     answer = function(SALES, FakeContext())
     assert answer["tables"][0]["outcome"] == "busy"
@@ -104,7 +103,7 @@ def test_a_table_that_another_job_holds_is_reported_and_left_alone(warehouse: Wa
 
 def test_a_broken_table_does_not_stop_the_others(warehouse: Warehouse, function: Function) -> None:
     regional(warehouse)
-    answer = function({"tables": ["db.missing", "db.sales"]}, FakeContext())
+    answer = function({**SALES, "tables": ["db.missing", "db.sales"]}, FakeContext())
     by_table = {report["table"]: report for report in answer["tables"]}
     assert by_table["db.missing"]["error"]["code"] == "unknown-table"
     assert by_table["db.sales"]["outcome"] == "committed"
@@ -126,7 +125,8 @@ def test_the_table_whose_last_job_is_the_oldest_comes_first(warehouse: Warehouse
 def test_other_kinds_of_jobs_run_too(warehouse: Warehouse, function: Function, kind: str) -> None:
     table = regional(warehouse)
     rows = warehouse.rows(table)
-    answer = function({"kind": kind, **SALES}, FakeContext())
+    options = {"data": {"strategy": "full"}} if kind == "maintain" else {}
+    answer = function({**SALES, "kind": kind, "options": options}, FakeContext())
     assert answer["finished"] is True, answer
     assert warehouse.rows(table) == rows
     if kind == "maintain":
@@ -141,7 +141,7 @@ def test_maintenance_that_runs_out_of_time_is_not_finished(
     regional(warehouse, regions=REGIONS)
     context = FakeContext()
     monkeypatch.setattr("tidyberg.execute.inline.run_task", slow_tasks(context, 20.0))
-    answer = function({"kind": "maintain", **SALES}, context)
+    answer = function({**SALES, "kind": "maintain", "options": {"data": {"strategy": "full"}}}, context)
     assert answer["finished"] is False
     assert answer["failed"] == 0
     assert answer["tables"][0]["outcome"] == "partly"
@@ -191,5 +191,6 @@ def test_a_function_runs_inline_within_its_memory(warehouse: Warehouse, tmp_path
         assert engine.resources.memory_gb == 0.5
         assert engine.resources.cores == 1
         regional(warehouse)
-        result = made.control.compact(REF, PlanOptions(min_input_files=2), cancel=CancelToken())
+        options = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
+        result = made.control.compact(REF, options, cancel=CancelToken())
     assert result.outcome == "committed"

@@ -24,14 +24,19 @@ def test_a_sandbox_handles_events_of_every_kind_one_after_the_other(
     table = regional(warehouse)
     rows = warehouse.rows(table)
 
-    compacted = function.invoke({"tables": ["db.sales"]}).answer
+    full = {"strategy": "full"}
+    compacted = function.invoke({"tables": ["db.sales"], "options": full}).answer
     assert compacted["finished"] is True, compacted
     assert compacted["tables"][0]["outcome"] == "committed"
     assert compacted["tables"][0]["done"]["files_replaced"] == 8
     assert warehouse.rows(table) == rows
     assert len(warehouse.live_files(table)) == 2
 
-    scheduled = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {"tables": ["db.*"]}}
+    scheduled = {
+        "source": "aws.events",
+        "detail-type": "Scheduled Event",
+        "detail": {"tables": ["db.*"], "options": full},
+    }
     assert function.invoke(scheduled).answer["tables"][0]["outcome"] == "tidy"
 
     unknown = function.invoke({"httpMethod": "GET", "path": "/nowhere"}).answer
@@ -42,7 +47,7 @@ def test_a_sandbox_handles_events_of_every_kind_one_after_the_other(
     assert malformed.error["errorType"] == "BadInput"
     assert "not a JSON object" in malformed.error["errorMessage"]
 
-    failed = function.invoke({**scheduled, "detail": {"tables": ["db.missing", "db.sales"]}})
+    failed = function.invoke({**scheduled, "detail": {"tables": ["db.missing", "db.sales"], "options": full}})
     assert failed.error["errorType"] == "JobsFailed"
     assert '"table": "db.sales", "outcome": "tidy"' in failed.error["errorMessage"]
     assert function.sandboxes == 1

@@ -43,13 +43,15 @@ def run(event: Path | None, flags: InvokeFlags, config: Path | None) -> int:
             hint="Listen on 127.0.0.1, or accept the risk with --insecure.",
         )
     document = None if event is None else parse_object(_read(event), str(event))
-    function = LocalFunction(Function.of_environment(environ), flags.timeout_seconds, flags.memory_mb, flags.at_once)
-    if event is not None:
+    made = Function.of_environment(environ)
+    with made.control:
+        function = LocalFunction(made, flags.timeout_seconds, flags.memory_mb, flags.at_once)
+        if event is None:
+            _serve(function, flags)
+            return 0
         succeeded, answer = function.invoke(document)
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
-        return 0 if succeeded else 5
-    _serve(function, flags)
-    return 0
+    sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    return 0 if succeeded else 5
 
 
 def _read(event: Path) -> bytes:

@@ -1,7 +1,11 @@
 """Imports everything that the first event needs. Nothing of it imports PySpark."""
 
-import pyiceberg.io.pyarrow  # noqa: F401
+from tidyberg.execute.kernel.without_pandas import use_arrow_without_pandas
 
-import tidyberg.control.job
-import tidyberg.execute.inline
-import tidyberg.serverless.function  # noqa: F401
+use_arrow_without_pandas()  # before PyIceberg makes Arrow look for it
+
+import pyiceberg.io.pyarrow  # noqa: E402, F401
+
+import tidyberg.control.job  # noqa: E402
+import tidyberg.execute.inline  # noqa: E402
+import tidyberg.serverless.function  # noqa: E402, F401
