@@ -1,6 +1,8 @@
 """The memory of a function and whether to use one: the contract's numbers, and what measurements say."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +91,17 @@ def test_lambda_is_used_only_if_it_is_cheaper_than_the_cluster() -> None:
     assert best is not None
     assert optimizer().should_use_lambda([512 * MB] * 4, 40, best.dollars * 1.01)
     assert not optimizer().should_use_lambda([512 * MB] * 4, 40, best.dollars * 0.99)
+
+
+def test_the_table_of_the_documentation_is_what_both_say() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lambda.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+) MB \| (.+) \|$", page, re.MULTILINE)
+    assert len(rows) == 6
+    for size, cells in rows:
+        mb = int(size.replace(",", ""))
+        groups = [512 * MB] * (mb // 512) + ([mb % 512 * MB] if mb % 512 else [])
+        fixed = optimizer().estimate(LambdaCostOptimizer.calculate_optimal_memory(mb * MB), groups, mb // 8)
+        measured = optimizer().best(groups, mb // 8)
+        assert measured is not None
+        expected = [f"{each.memory_mb:,} MB | {each.seconds:.0f} s | ${each.dollars:.5f}" for each in (fixed, measured)]
+        assert cells == " | ".join(expected)
