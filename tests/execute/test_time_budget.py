@@ -14,7 +14,7 @@ from tidyberg.execute.inline import InlineEngine, task_memory_bytes
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.time_budget import TimeBudget, current_budget, within
 from tidyberg.model.sizes import MB
-from tidyberg.model.task import Task
+from tidyberg.model.task import Task, TaskResult
 
 
 @dataclass
@@ -59,7 +59,8 @@ def test_a_task_is_not_started_if_earlier_ones_show_that_it_would_not_end(
         started.append(task.group_id)
         clock.seconds -= 18.0
         result = run_task(task, *args)
-        return replace(result, seconds=18.0)  # type: ignore[type-var]
+        assert isinstance(result, TaskResult)
+        return replace(result, seconds=18.0)
 
     monkeypatch.setattr("tidyberg.execute.inline.run_task", slowly)
     results, error = run(tasks(tmp_path, 4), TimeBudget(clock.left, 10.0, 1.0 * MB))
@@ -113,11 +114,11 @@ def test_finished_groups_wait_at_most_some_seconds_for_their_commit(monkeypatch:
     now = [100.0]
     monkeypatch.setattr("tidyberg.execute.time_budget.time.monotonic", lambda: now[0])
     budget = TimeBudget(Clock().left, 10.0, 1.0)
-    assert not budget.wants_commit
+    assert not budget.wants_commit()
     now[0] += 15
-    assert budget.wants_commit
+    assert budget.wants_commit()
     budget.note_commit()
-    assert not budget.wants_commit
+    assert not budget.wants_commit()
 
 
 @pytest.mark.parametrize(

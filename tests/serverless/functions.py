@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyberg.execute.kernel.run import run_task
+from tidyberg.model.task import TaskResult
 from tidyberg.serverless.function import Function
 from tidyberg.testing import Warehouse
 
@@ -27,6 +28,7 @@ def slow_tasks(context: FakeContext, seconds: float, *, hurry: bool = True) -> C
 
     def run(task: Any, attempt: int, storage: Any, should_stop: Callable[[], bool]) -> Any:
         result = run_task(task, attempt, storage, should_stop)
+        assert isinstance(result, TaskResult)
         context.seconds -= seconds
         return replace(result, seconds=seconds) if hurry else result
 

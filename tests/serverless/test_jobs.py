@@ -32,7 +32,8 @@ def test_invocations_go_on_until_the_table_is_done(
     warehouse: Warehouse, function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = regional(warehouse, regions=REGIONS)
-    rows, answers = warehouse.rows(table), []
+    rows = warehouse.rows(table)
+    answers: list[Any] = []
     while not answers or not answers[-1]["finished"]:
         context = FakeContext()
         monkeypatch.setattr("tidyberg.execute.inline.run_task", slow_tasks(context, 20.0))

@@ -127,7 +127,7 @@ def killed(request: pytest.FixtureRequest, warehouse: Warehouse, tmp_path: Path)
     warehouse.append_files(table, FILES, rows=readings, files_per_commit=FILES // 4)
     environment = environment_of(warehouse, tmp_path / "state")
     fresh = request.param == "a store in each sandbox"
-    with LambdaFunction(tmp_path, environment, fresh_homes=fresh) as function:
+    with LambdaFunction(tmp_path, environment, fresh_homes=fresh, forked=True) as function:
         yield Killed(warehouse, function, table)
 
 

@@ -198,7 +198,7 @@ class Round:
         self._waiting.append(result)
         budget = current_budget()
         is_chunk = options.commit_every is not None and len(self._waiting) >= options.commit_every
-        if self._may_commit_in_parts and (is_chunk or (budget is not None and budget.wants_commit)):
+        if self._may_commit_in_parts and (is_chunk or (budget is not None and budget.wants_commit())):
             self._commit_waiting()
             record.update(stage=Stage.EXECUTE)
 

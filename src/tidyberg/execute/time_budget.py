@@ -56,7 +56,6 @@ class TimeBudget:
         """Whether the whole budget is not enough for a task that reads so many bytes."""
         return size / (self._expected * _WORST_GUESS) > self._whole
 
-    @property
     def wants_commit(self) -> bool:
         """Whether finished groups should be committed now, because the process may be killed later."""
         return time.monotonic() - self._committed >= _COMMIT_SECONDS
