@@ -41,7 +41,7 @@ def readings(number: int) -> pa.Table:
     rows, generator = SIZE_MB * MB // FILES // ROW_BYTES, np.random.default_rng(number)
     numbers = generator.integers(0, 2**62, (4, rows))
     texts = pa.array(np.char.add("reading ", generator.integers(0, 10**9, rows).astype(str)))
-    return pa.table([*map(pa.array, numbers), texts], ["id", "at", "low", "high", "text"])
+    return pa.table([*map(pa.array, numbers), texts], ["id", "taken", "low", "high", "text"])
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Killed:
         assert len(paths) == len(set(paths)), "no file is live twice"
         with duckdb.connect(config={"threads": 1, "memory_limit": "1GB"}) as reader:
             count, total = reader.execute(
-                "SELECT count(*), sum(hash(id, at, low, high, text)) FROM read_parquet($1)", [paths]
+                "SELECT count(*), sum(hash(id, taken, low, high, text)) FROM read_parquet($1)", [paths]
             ).fetchall()[0]
         return int(count), int(total)
 
