@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # If it is set, each of the hundreds of processes that tests start compiles all imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build image test-image test-helm docs bench bench-full bench-docs bench-load clean check-java
+.PHONY: help setup demo test test-fast test-kill test-replicas test-lambda test-long mutants lint format lock build image test-image test-helm lambda-zip docs bench bench-full bench-docs bench-load clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,6 +44,10 @@ test-replicas: check-java setup ## 200 jobs on 40 tables, three replicas killed 
 	TEST_REPLICA_JOBS=200 TEST_REPLICA_TABLES=40 TEST_REPLICA_KILLS=30 TEST_REPLICA_PAUSES=10 \
 	  TEST_REPLICA_RESTARTS=10 TEST_REPLICA_SPARK=1 \
 	  $(BIN)/pytest -s --timeout 7200 tests/service/test_replicas.py
+
+test-lambda: setup ## kill a Lambda function 100 times while it compacts 2 GB in invocations of 60 seconds
+	TEST_LAMBDA_MB=2048 TEST_LAMBDA_KILLS=50 TEST_LAMBDA_SECONDS=60 \
+	  $(BIN)/pytest -s --timeout 14400 tests/serverless/test_kill.py
 
 # The same seed draws the same histories, moments and faults again: SEED=… make test-long
 # The matrix is the full product, which takes hours. TEST_LONG=1 make test-long takes the layouts in turns.
@@ -86,6 +90,9 @@ test-image: setup ## build the images with buildah, run the service and the oper
 test-helm: setup ## build helm once, then lint, render and validate the chart
 	TEST_HELM=1 $(BIN)/pytest tests/deploy
 
+lambda-zip: setup ## build/tidyberg-lambda.zip for AWS Lambda, without Spark; tells its size
+	@sh scripts/build-lambda.sh "$(VENV)"
+
 docs: setup ## the documentation site into site/, without warnings and without anything from other hosts
 	$(BIN)/mkdocs build --strict
 
@@ -95,7 +102,10 @@ bench: check-java setup ## the core scenarios, about 5 minutes: tidyberg (also o
 bench-full: check-java setup ## all scenarios, about half an hour and 10 GB of disk
 	@$(BIN)/python -m benchmarks.run --full
 
-bench-docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
+bench-lambda-zip: setup ## build/tidyberg-lambda.zip for AWS Lambda, without Spark; tells its size
+	@sh scripts/build-lambda.sh "$(VENV)"
+
+docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
 	@$(BIN)/python -m benchmarks.publish $(wildcard bench-results/*.json)
 
 bench-load: setup ## 200 submissions a second against a service, on SQLite and on Redis; latencies and memory

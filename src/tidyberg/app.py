@@ -121,9 +121,12 @@ def build_engine(settings: Settings) -> Engine:
 
 
 def _inline_engine(settings: Settings) -> Engine:
-    from tidyberg.execute.inline import InlineEngine
+    from tidyberg.execute.inline import InlineEngine, task_memory_bytes
 
-    return InlineEngine(memory_gb=_inline_resources(settings).memory_gb)
+    resources = _inline_resources(settings)
+    limit = settings.resources.memory_gb if settings.engine == "inline" else None
+    memory = None if limit is None else task_memory_bytes(limit, resources.cores)
+    return InlineEngine(resources.cores, resources.memory_gb, memory)
 
 
 def spark_settings(settings: Settings) -> "SparkSettings":

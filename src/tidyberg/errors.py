@@ -230,6 +230,17 @@ class EngineError(Transient):
     http_status = 500
 
 
+class OutOfTime(Transient):
+    """The time limit of a function ended before all groups were rewritten. The next run does the rest."""
+
+    code = "out-of-time"
+
+    def __init__(self, message: str, *, hint: str | None = None, unfinished: int, too_large: int) -> None:
+        super().__init__(message, hint=hint)
+        self.unfinished = unfinished  # tasks
+        self.too_large = too_large  # the unfinished tasks for which the whole time limit is not enough
+
+
 class GivenUp(Terminal):
     """The processes that ran the job died too many times."""
 

@@ -45,7 +45,7 @@ def test_the_settings_in_the_documents_are_valid() -> None:
         block
         for page in PAGES
         for block in re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-        if not block.startswith(("apiVersion:", "command:", "livenessProbe:", "# yaml-language-server"))
+        if not block.startswith(("apiVersion:", "command:", "livenessProbe:", "# yaml-language-server", "Resources:"))
     ]
     assert len(blocks) >= 7
     named = {name for block in blocks for name in re.findall(r"\$\{(\w+)\}", block)}

@@ -16,6 +16,7 @@ import typer
 from tidyberg._version import __version__
 from tidyberg.cli import (
     commands_access,
+    commands_invoke,
     commands_jobs,
     commands_maintain,
     commands_maintenance,
@@ -46,6 +47,7 @@ for module in (
     commands_serve,
     commands_service,
     commands_access,
+    commands_invoke,
 ):
     module.register(app)
 

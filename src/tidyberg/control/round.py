@@ -14,12 +14,13 @@ from tidyberg.control.context import JobContext, span_attributes
 from tidyberg.control.outcome import JobTotals
 from tidyberg.control.progress import RoundProgress
 from tidyberg.control.uncommitted_files import UncommittedFiles
-from tidyberg.errors import GroupsConflict, StalePlan, TooManyOutputs
+from tidyberg.errors import GroupsConflict, OutOfTime, StalePlan, TooManyOutputs
 from tidyberg.execute.engine import AnyResult, AnyTask, Engine, gathered
 from tidyberg.execute.tasks.build import build_tasks
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.execute.tasks.division import divided
 from tidyberg.execute.tasks.renewal import RenewedAccess
+from tidyberg.execute.time_budget import current_budget
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Intent, Stage
 from tidyberg.model.options import VerifyMode
@@ -167,6 +168,10 @@ class Round:
                         self._progress.trace(result)
                         if (whole := joining.take(result)) is not None:
                             self._take(whole)
+        except OutOfTime:
+            if self._waiting:
+                self._commit_waiting()  # the tasks have stopped, and the reserve of the time budget is for this
+            raise
         except BaseException:
             self.settle_seconds = engine.settle_seconds
             raise
@@ -192,16 +197,16 @@ class Round:
             if self.totals.note(warning):
                 self.context.warn(warning)
         self._waiting.append(result)
-        if self._commits_in_parts and len(self._waiting) >= (options.commit_every or 1):
+        budget = current_budget()
+        is_chunk = options.commit_every is not None and len(self._waiting) >= options.commit_every
+        if self._may_commit_in_parts and (is_chunk or (budget is not None and budget.wants_commit())):
             self._commit_waiting()
             record.update(stage=Stage.EXECUTE)
 
     @property
-    def _commits_in_parts(self) -> bool:
+    def _may_commit_in_parts(self) -> bool:
         """A delete that applies to files of several groups leaves only if their deletes are merged in one commit."""
-        return self.context.request.options.commit_every is not None and not any(
-            group.keeps_data for group in self._groups.values()
-        )
+        return not any(group.keeps_data for group in self._groups.values())
 
     def _check_outputs(self, outputs: int) -> None:
         """Where rows are sorted into partitions, no plan knows the number of files. So the job counts them."""
@@ -246,6 +251,8 @@ class Round:
             if group.group_id in conflicts:
                 self.totals.leave(group, conflicts[group.group_id])
         UncommittedFiles(self.context, self.planned.table).remove_after_commit(results, committed)
+        if (budget := current_budget()) is not None:
+            budget.note_commit()
 
     def _verify(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> None:
         request, planned = self.context.request, self.planned

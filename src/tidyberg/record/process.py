@@ -30,8 +30,11 @@ def is_alive(owner: Owner) -> bool | None:
 def _here() -> str:
     """Identify the boot and the PID namespace, because a host name is not unique.
 
-    Two containers or machines may share a host name, but their processes with pid 1 are different ones.
+    Two containers or machines may share a host name, but their processes with pid 1 are different ones. The sandboxes
+    of an AWS Lambda function may even share the boot, if they were restored from one snapshot. Each has its own log.
     """
+    if log := os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME"):
+        return f"lambda {log}"
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         numbers = Path("/proc/self/ns/pid").readlink()

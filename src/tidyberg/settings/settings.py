@@ -23,6 +23,7 @@ from tidyberg.settings.sections import (
     StorageSettings,
     TableEntry,
 )
+from tidyberg.settings.serverless import ServerlessSettings
 from tidyberg.settings.serving import Queue, Retention, Server
 from tidyberg.settings.store import Store
 from tidyberg.settings.telemetry import Telemetry
@@ -63,6 +64,7 @@ class Settings(Section):
     tenants: Tenants = Field(default_factory=dict, description="The tenants that share a service, and what they own.")
     scheduler: SchedulerSettings = Field(SchedulerSettings(), description="The scheduled jobs of a service.")
     notifications: Notifications = Field(Notifications(), description="Notifications about failed and late jobs.")
+    serverless: ServerlessSettings = Field(ServerlessSettings(), description="tidyberg as an AWS Lambda function.")
     telemetry: Telemetry = Field(Telemetry(), description="The metrics, traces and logs of a service.")
 
     @model_validator(mode="after")
