@@ -56,7 +56,7 @@ test-long: check-java setup ## soak: 1,000 random histories, 500 kills, more fau
 	@echo "seed $(SEED): SEED=$(SEED) make test-long runs this again"
 	TEST_SEED=$(SEED) TEST_LONG=$(or $(TEST_LONG),all) TEST_HISTORIES=1000 TEST_KILLS=475 TEST_SPARK_KILLS=25 TEST_MOMENTS=all \
 	  $(BIN)/pytest -n 2 --timeout 14400 --hypothesis-seed=$(SEED) tests/machine tests/deletes tests/control tests/rest tests/faults \
-	  tests/matrix tests/fuzzing tests/oracle/test_live_writers.py
+	  tests/matrix tests/fuzzing tests/operator tests/oracle/test_live_writers.py
 
 mutants: setup ## break each rule of the format in a copy of the code: a test must fail for each
 	$(BIN)/python -m tests.mutants
@@ -102,10 +102,7 @@ bench: check-java setup ## the core scenarios, about 5 minutes: tidyberg (also o
 bench-full: check-java setup ## all scenarios, about half an hour and 10 GB of disk
 	@$(BIN)/python -m benchmarks.run --full
 
-bench-lambda-zip: setup ## build/tidyberg-lambda.zip for AWS Lambda, without Spark; tells its size
-	@sh scripts/build-lambda.sh "$(VENV)"
-
-docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
+bench-docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
 	@$(BIN)/python -m benchmarks.publish $(wildcard bench-results/*.json)
 
 bench-load: setup ## 200 submissions a second against a service, on SQLite and on Redis; latencies and memory

@@ -28,7 +28,8 @@ def component(package: Distribution) -> dict[str, Any]:
 
 def jars(package: Distribution) -> list[dict[str, Any]]:
     """PySpark brings the jars of Spark, which have no metadata here but their file names."""
-    found = [Path(str(file)) for file in package.files or () if str(file).endswith(".jar")]
+    files = [file for file in package.files or () if file.suffix == ".jar"]
+    found = [Path(str(file)) for file in files if Path(str(package.locate_file(file))).exists()]
     return [{"type": "file", "name": jar.name, "bom-ref": f"file:{jar.as_posix()}"} for jar in found]
 
 

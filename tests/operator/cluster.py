@@ -50,6 +50,18 @@ _one_change_at_a_time = asyncio.Lock()
 _versions = itertools.count(1)
 
 
+def resource(
+    kind: str, singular: str | None = None, subresources: set[str] | None = None, *, namespaced: bool = True
+) -> kmock.ResourceInfo:
+    return kmock.ResourceInfo(
+        namespaced=namespaced,
+        kind=kind,
+        singular=singular or kind.lower(),
+        verbs={"get", "list", "watch", "create", "patch", "delete"},
+        subresources=subresources or set(),
+    )
+
+
 class Cluster:
     """Runs in a thread of its own until closed."""
 
@@ -67,19 +79,16 @@ class Cluster:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         async with Api() as api, kmock.Server(api) as server:
-            verbs = {"get", "list", "watch", "create", "patch", "delete"}
             for definition in definitions():
                 spec = definition["spec"]
-                api.resources[f"{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"] = {
-                    "namespaced": True,
-                    "kind": spec["names"]["kind"],
-                    "singular": spec["names"]["singular"],
-                    "verbs": verbs,
-                    "subresources": {"status"},
-                }
-            for known in ("v1/namespaces", "apiextensions.k8s.io/v1/customresourcedefinitions"):
-                api.resources[known] = {"namespaced": False, "kind": known.rpartition("/")[2], "verbs": verbs}
-            api.resources["v1/events"] = {"namespaced": True, "kind": "Event", "verbs": verbs}
+                names = spec["names"]
+                name = f"{spec['group']}/{spec['versions'][0]['name']}/{names['plural']}"
+                api.resources[name] = resource(names["kind"], names["singular"], {"status"})
+            api.resources["v1/namespaces"] = resource("Namespace", namespaced=False)
+            api.resources["v1/events"] = resource("Event")
+            api.resources["apiextensions.k8s.io/v1/customresourcedefinitions"] = resource(
+                "CustomResourceDefinition", namespaced=False
+            )
             self.url = str(server.url).rstrip("/")
             self._started.set()
             await self._stop.wait()

@@ -1,6 +1,7 @@
 """The operator is killed in the middle of its work. The next one finishes it."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -49,7 +50,16 @@ def service_that_kills(settings: Settings) -> Iterator[tuple[str, Killer]]:
         service.stop()
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before the service saved", "after the service saved"])
+ONLY_LONG = pytest.mark.skipif("TEST_LONG" not in os.environ, reason="make test-long also kills it before a save")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(True, id="before the service saved", marks=ONLY_LONG),
+        pytest.param(False, id="after the service saved"),
+    ],
+)
 def test_a_crash_while_a_policy_is_created_changed_and_deleted(
     before: bool, cluster: Cluster, service_settings: Settings, start_operator: StartOperator
 ) -> None:

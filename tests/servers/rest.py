@@ -33,7 +33,7 @@ class RestServerMissingError(Exception):
 class RestServer(ServerProcess):
     """Runs until closed. Its tables are in `directory/warehouse`, which clients on this machine share."""
 
-    modules = MODULES
+    modules: tuple[Module, ...] = MODULES
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

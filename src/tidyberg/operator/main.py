@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     registry = kopf.OperatorRegistry()
     options = OperatorOptions(asked.cluster, asked.every, asked.debt_every)
-    service = ScheduleService(Connection(asked.server, asked.token_file))
+    service = ScheduleService(ServiceConnection(asked.server, asked.token_file))
     Policies(service, options).register(registry)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it writes a line for each request
     kopf.configure(log_format=kopf.LogFormat.JSON if asked.log_json else kopf.LogFormat.FULL)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-class Connection:
+class ServiceConnection:
     """Opens a client of the service. The token is read each time, because Kubernetes replaces the file."""
 
     def __init__(self, server: str | None, token_file: Path | None) -> None:
