@@ -98,7 +98,7 @@ class Killed:
             assert done.error is None, done.error
             (report,) = done.answer["tables"]
             assert report["message"]
-            assert (report["left"].get("groups", 0) > 0) is not done.answer["finished"], report
+            assert done.answer["finished"] is (report["left"]["groups"] == 0), report
             self.seconds.append(time.monotonic() - began)
             self.duration = max(2.0, min(self.duration, self.seconds[-1]))
         self.check()

@@ -162,9 +162,10 @@ class LambdaFunction(ClosedAtExit):
         fresh_homes: bool = False,
         forked: bool = False,
     ) -> None:
-        """With `fresh_homes`, each sandbox has a state directory of its own, as below /tmp of Lambda.
+        """With `fresh_homes`, each sandbox is a new one, with a state directory of its own, as below /tmp of Lambda.
 
-        With `forked`, sandboxes start from a process that has imported everything, which saves seconds for each.
+        Otherwise the runtime starts again in the same sandbox, as Lambda does after a timeout if it can. With `forked`,
+        sandboxes start from a process that has imported everything, which saves seconds for each.
         """
         self.fresh_homes = fresh_homes
         self._forked = forked
@@ -217,7 +218,7 @@ class LambdaFunction(ClosedAtExit):
             environment = {
                 **self._environment,
                 "AWS_LAMBDA_RUNTIME_API": self._api.address,
-                "AWS_LAMBDA_LOG_STREAM_NAME": f"sandbox-{self.sandboxes}",
+                "AWS_LAMBDA_LOG_STREAM_NAME": f"sandbox-{self.sandboxes if self.fresh_homes else 1}",
             }
             if self.fresh_homes:
                 environment["TIDYBERG_HOME"] = str(self._directory / f"state-{self.sandboxes}")
