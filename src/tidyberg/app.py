@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from tidyberg.control.maintenance.maintainer import Maintainer
     from tidyberg.execute.spark.shared_spark import SparkSettings
     from tidyberg.model.maintenance import MaintenancePlan, MaintenanceResult
+    from tidyberg.operations.compaction import Compactor
+    from tidyberg.operations.operations import TableOperations
     from tidyberg.service.service import Service
 
 
@@ -117,6 +119,24 @@ def build_service(settings: Settings) -> "Service":
         if settings.scheduler.auto.enabled:
             service.loops.append(BackgroundLoop("auto", AutoMode(service).look, ASK_SECONDS))
     return service
+
+
+def table_operations(settings: Settings) -> "TableOperations":
+    """Build table operations that compact in this process, as AWS Lambda needs them. Close `control` afterwards."""
+    from tidyberg.operations.compaction import InlineCompactor
+
+    settings = settings.model_copy(update={"engine": "inline"})
+    control = build_control(settings)
+    return _operations_of(settings, control, InlineCompactor(settings, control))
+
+
+def _operations_of(settings: Settings, control: Control, compactor: "Compactor") -> "TableOperations":
+    from tidyberg.operations.operations import TableOperations
+    from tidyberg.operations.query import QueryRunner
+    from tidyberg.operations.writing import TableWriter
+
+    queries = QueryRunner(settings.operations, control)
+    return TableOperations(settings, control, compactor, queries, TableWriter(settings, control))
 
 
 @cache  # only success is cached: a missing Java raises, and is looked for again

@@ -1,0 +1,57 @@
+"""Turns the Arrow stream of a query's result into JSON values."""
+
+import base64
+import math
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+
+def result_records(stream: bytes) -> tuple[list[str], list[dict[str, Any]]]:
+    """Returns the names of the columns, and each row as an object."""
+    table = pa.ipc.open_stream(pa.BufferReader(stream)).read_all()
+    names = _distinct(table.column_names)
+    columns = [[_plain(value) for value in _values(column)] for column in table.columns]
+    return names, [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":  # Python has no nanoseconds
+        column = column.cast(pa.string())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """An object has each key once, so a second column of a name gets a number."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no dates, bytes, NaN and exact fractions: they become texts. Whole numbers stay numbers."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+        case Decimal():
+            return int(value) if value.as_tuple().exponent == 0 else str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple() if not hasattr(value, "_fields"):
+            return [_plain(item) for item in value]
+        case _:
+            return str(value)
