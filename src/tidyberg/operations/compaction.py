@@ -8,6 +8,7 @@ from tidyberg.control.control import Control
 from tidyberg.model.job import CompactionStats
 from tidyberg.model.options import Strategy
 from tidyberg.model.table import TableRef
+from tidyberg.model.words import plural
 from tidyberg.operations.requests import CompactOperation
 from tidyberg.settings.operations import IcebergCompaction
 from tidyberg.settings.options import plan_options
@@ -99,6 +100,9 @@ def compact_answer(outcome: CompactionOutcome) -> dict[str, Any]:
         answer["stats"] = {name: getattr(outcome.stats, name) for name in _STATISTICS}
     if outcome.reason is not None:
         answer["message"] = outcome.reason
+    elif not outcome.compacted and outcome.stats is not None:
+        small = plural(outcome.stats.small_files_remaining, "small file")
+        answer["message"] = f"Nothing was compacted: the table has {small}, too few to be worth it."
     if outcome.job_id is not None:
         answer["job_id"] = outcome.job_id
     return answer

@@ -15,7 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from tidyberg.control.control import Control
-from tidyberg.errors import BadQuery, QueryLimit, QuotaExceeded, TidybergError, Unsupported
+from tidyberg.errors import BadQuery, InternalError, QueryLimit, QuotaExceeded, TidybergError, Unsupported
 from tidyberg.model.sizes import MB, format_size
 from tidyberg.model.table import TableRef
 from tidyberg.operations import query_process
@@ -149,8 +149,10 @@ class _Query:
             return answer[1:]
         if answer[:1] == query_process.REFUSED:
             said = json.loads(answer[1:])
-            if not said["memory"]:
+            if said["kind"] == "refused":
                 raise BadQuery(said["error"])
+            if said["kind"] == "defect" and self._failure is None and not self._timed_out:
+                raise InternalError(f"The query failed unexpectedly: {said['error']}")
         if self._timed_out:
             raise QueryLimit(
                 f"The query took longer than {self._settings.query_seconds:g} s.",

@@ -57,12 +57,12 @@ _REFUSED_FUNCTIONS = frozenset(
     )
 )
 _SETTINGS = (
+    "SET temp_directory=''",
     "SET enable_external_access=false",
     "SET autoinstall_known_extensions=false",
     "SET autoload_known_extensions=false",
     "SET allow_community_extensions=false",
     "SET python_enable_replacements=false",
-    "SET temp_directory=''",
     "SET enable_progress_bar=false",
     "SET lock_configuration=true",
 )
@@ -82,9 +82,11 @@ def main() -> None:
     try:
         _run(request, sys.stdin.buffer, answer)
     except RefusedError as error:
-        answer.write(REFUSED + json.dumps({"error": str(error), "memory": False}).encode())
+        answer.write(REFUSED + json.dumps({"kind": "refused", "error": str(error)}).encode())
     except MemoryError:
-        answer.write(REFUSED + json.dumps({"error": "", "memory": True}).encode())
+        answer.write(REFUSED + json.dumps({"kind": "memory", "error": ""}).encode())
+    except Exception as error:  # noqa: BLE001 - the parent reports it as a defect
+        answer.write(REFUSED + json.dumps({"kind": "defect", "error": f"{type(error).__name__}: {error}"}).encode())
     answer.flush()
 
 
@@ -107,7 +109,7 @@ def _run(request: Mapping[str, Any], rows: BinaryIO, answer: BinaryIO) -> None:
             connection.unregister("tidyberg_rows")
         elif references:
             connection.register(request["table"], reader)
-        _send(connection.execute(request["sql"]), request, answer)
+        _send(connection.sql(request["sql"]), request, answer)
     except duckdb.OutOfMemoryException:
         raise MemoryError from None
     except duckdb.Error as error:
@@ -117,8 +119,8 @@ def _run(request: Mapping[str, Any], rows: BinaryIO, answer: BinaryIO) -> None:
 def _send(result: Any, request: Mapping[str, Any], answer: BinaryIO) -> None:
     import pyarrow as pa
 
-    reader = result.to_arrow_reader(1024)
     left = int(request["rows"])
+    reader = result.limit(left + 1).to_arrow_reader(1024)  # one row more shows that there are more
     size = 0
     is_cut = False
     answer.write(RESULT)
@@ -151,7 +153,7 @@ def check(connection: Any, sql: str, table: str) -> int:
         raise RefusedError(f"The request has {len(statements)} statements; a query is one SELECT.")
     if statements[0].type != duckdb.StatementType.SELECT:
         raise RefusedError(f"A query is one SELECT; this is {statements[0].type.name}.")
-    (text,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+    ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
     tree = json.loads(text)
     if tree.get("error"):
         raise RefusedError(str(tree.get("error_message") or "The query cannot be understood."))
