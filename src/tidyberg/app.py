@@ -25,11 +25,12 @@ from tidyberg.model.sizes import parse_size
 from tidyberg.model.storage_report import StorageReport
 from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.model.table import TableRef
+from tidyberg.model.tenant_namespaces import tenant_of
 from tidyberg.record.process import is_alive
 from tidyberg.record.records import Records, open_sqlite
 from tidyberg.record.store import JobStore
 from tidyberg.redact import redact_text
-from tidyberg.settings.catalogs import open_catalog
+from tidyberg.settings.catalogs import named_catalog, open_catalog
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.sections import ResourceOverrides
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from tidyberg.control.maintenance.maintainer import Maintainer
     from tidyberg.execute.spark.shared_spark import SparkSettings
     from tidyberg.model.maintenance import MaintenancePlan, MaintenanceResult
-    from tidyberg.operations.compaction import Compactor
     from tidyberg.operations.operations import TableOperations
     from tidyberg.service.service import Service
 
@@ -107,7 +107,7 @@ def build_service(settings: Settings) -> "Service":
         settings,
         control,
         records,
-        Access(settings.tenants, settings.access.job_roles),
+        Access(settings.tenants, settings.access.job_roles, partial(_tenant_of_operations, settings)),
         metrics,
         check_engine=lambda: _check_engine(settings),
         now_ms=control.now_ms,
@@ -121,22 +121,22 @@ def build_service(settings: Settings) -> "Service":
     return service
 
 
+def _tenant_of_operations(settings: Settings, table: TableRef) -> str | None:
+    """Return the tenant that made a table by table operations. None means that other rules say whose it is."""
+    operations = settings.operations
+    if not operations.enabled or table.catalog != named_catalog(settings, operations.catalog):
+        return None
+    return tenant_of(operations.namespace_prefix, table.namespace)
+
+
 def table_operations(settings: Settings) -> "TableOperations":
     """Build table operations that compact in this process, as AWS Lambda needs them. Close `control` afterwards."""
+    from tidyberg.operations.build import build_operations
     from tidyberg.operations.compaction import InlineCompactor
 
     settings = settings.model_copy(update={"engine": "inline"})
     control = build_control(settings)
-    return _operations_of(settings, control, InlineCompactor(settings, control))
-
-
-def _operations_of(settings: Settings, control: Control, compactor: "Compactor") -> "TableOperations":
-    from tidyberg.operations.operations import TableOperations
-    from tidyberg.operations.query import QueryRunner
-    from tidyberg.operations.writing import TableWriter
-
-    queries = QueryRunner(settings.operations, control)
-    return TableOperations(settings, control, compactor, queries, TableWriter(settings, control))
+    return build_operations(settings, control, InlineCompactor(settings, control))
 
 
 @cache  # only success is cached: a missing Java raises, and is looked for again

@@ -134,6 +134,19 @@ class IdempotencyMismatch(BadInput):
     http_status = 422
 
 
+class NotEnabled(BadInput):
+    """The settings do not switch this part of the service on."""
+
+    code = "not-enabled"
+    http_status = 404
+
+
+class JobFailed(Terminal):
+    """A job that somebody waited for has failed, or was cancelled."""
+
+    code = "job-failed"
+
+
 class NotAuthenticated(Terminal):
     """The request has no credential, or its credential is not valid."""
 

@@ -49,9 +49,11 @@ def _plain(value: Any) -> Any:
             return value.isoformat()
         case bytes():
             return base64.b64encode(value).decode()
+        case pa.MonthDayNano():
+            return f"{value.months} months {value.days} days {value.nanoseconds} nanoseconds"
         case Mapping():
             return {str(key): _plain(item) for key, item in value.items()}
-        case list() | tuple() if not hasattr(value, "_fields"):
+        case list() | tuple():
             return [_plain(item) for item in value]
         case _:
             return str(value)
