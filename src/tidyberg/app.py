@@ -4,7 +4,7 @@ Modules that only a service or an engine needs are imported late, because a plan
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,7 @@ def build_service(settings: Settings) -> "Service":
         settings,
         control,
         records,
-        Access(settings.tenants, settings.access.job_roles, partial(_tenant_of_operations, settings)),
+        Access(settings.tenants, settings.access.job_roles, _maker_of_tables(settings)),
         metrics,
         check_engine=lambda: _check_engine(settings),
         now_ms=control.now_ms,
@@ -121,12 +121,17 @@ def build_service(settings: Settings) -> "Service":
     return service
 
 
-def _tenant_of_operations(settings: Settings, table: TableRef) -> str | None:
-    """Return the tenant that made a table by table operations. None means that other rules say whose it is."""
+def _maker_of_tables(settings: Settings) -> Callable[[TableRef], str | None]:
+    """Return a function that finds the tenant which made a table by table operations, if one did."""
     operations = settings.operations
-    if not operations.enabled or table.catalog != named_catalog(settings, operations.catalog):
-        return None
-    return tenant_of(operations.namespace_prefix, table.namespace)
+    catalog = cache(lambda: named_catalog(settings, operations.catalog))  # may read the configuration of PyIceberg
+
+    def maker(table: TableRef) -> str | None:
+        if not operations.enabled or table.catalog != catalog():
+            return None
+        return tenant_of(operations.namespace_prefix, table.namespace)
+
+    return maker
 
 
 def table_operations(settings: Settings) -> "TableOperations":
