@@ -95,10 +95,7 @@ def _run(request: Mapping[str, Any], rows: BinaryIO, answer: BinaryIO) -> None:
     import pyarrow as pa
 
     _limit_process(int(request["memory_bytes"]))
-    memory = max(1, int(request["memory_bytes"]) // _MB)
-    connection = duckdb.connect(":memory:", config={"memory_limit": f"{memory}MiB", "threads": 1})
-    for setting in _SETTINGS:
-        connection.execute(setting)
+    connection = confined_connection(int(request["memory_bytes"]) // _MB)
     try:
         references = check(connection, request["sql"], request["table"])
         reader = pa.ipc.open_stream(rows)
@@ -114,6 +111,16 @@ def _run(request: Mapping[str, Any], rows: BinaryIO, answer: BinaryIO) -> None:
         raise MemoryError from None
     except duckdb.Error as error:
         raise RefusedError(str(error).strip().splitlines()[0]) from None
+
+
+def confined_connection(memory_mb: int) -> Any:
+    """Returns a connection to an empty database, from which SQL reaches no file, network or setting."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"memory_limit": f"{max(1, memory_mb)}MiB", "threads": 1})
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    return connection
 
 
 def _send(result: Any, request: Mapping[str, Any], answer: BinaryIO) -> None:
