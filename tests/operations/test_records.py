@@ -125,7 +125,8 @@ def test_an_unknown_column_is_refused_with_a_suggestion() -> None:
 
 def test_columns_that_other_tools_made_are_written() -> None:
     schema = Schema(
-        NestedField(1, "m", MapType(2, StringType(), 3, StringType())), NestedField(4, "f", FixedType(2), required=False)
+        NestedField(1, "m", MapType(2, StringType(), 3, StringType())),
+        NestedField(4, "f", FixedType(2), required=False),
     )
     rows = records_to_arrow([{"m": {"k": "v"}, "f": "AAE="}], schema)
     assert rows.to_pylist() == [{"m": [("k", "v")], "f": b"\x00\x01"}]

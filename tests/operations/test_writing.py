@@ -93,8 +93,9 @@ def test_a_write_compacts_by_itself_if_asked(tmp_path: Path) -> None:
 
 def test_a_failed_compaction_does_not_fail_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_tables(
-        tmp_path, iceberg={"compaction": {"auto_compact": True, "opportunistic_check_interval": 1, "min_files_to_compact": 1}}
-    ) as tables:  # fmt: skip
+        tmp_path,
+        iceberg={"compaction": {"auto_compact": True, "opportunistic_check_interval": 1, "min_files_to_compact": 1}},
+    ) as tables:
         tables.create()
         monkeypatch.setattr(type(tables.operations.compactor), "start", _refuse)
         answer = tables.call("WRITE", records=[user(1)])
@@ -194,7 +195,12 @@ def test_a_repeated_write_is_not_applied_again(tables: Tables) -> None:
 
 
 def test_partitions_are_written(tables: Tables) -> None:
-    fields = {"day": {"type": "timestamp"}, "name": {"type": "string"}, "id": {"type": "long"}, "country": {"type": "string"}}
+    fields = {
+        "day": {"type": "timestamp"},
+        "name": {"type": "string"},
+        "id": {"type": "long"},
+        "country": {"type": "string"},
+    }
     tables.create({"fields": fields}, partition_by=["country", "day(day)", "bucket(4, id)", "truncate(1, name)"])
     records = [{"day": f"2024-01-0{n}T00:00:00", "name": f"n{n}", "id": n, "country": "CH"} for n in range(1, 4)]
     tables.call("WRITE", records=records)
