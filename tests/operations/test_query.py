@@ -1,6 +1,7 @@
 """QUERY reads what any reader of the table reads, within limits of rows, time and memory."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import pytest
 
 from tests.builders.table_operations import Tables, open_tables
 from tidyberg.model.tenant_namespaces import tenant_namespace
-from tidyberg.operations import query
 from tidyberg.testing.deletes import delete_equal, delete_positions, delete_rows
 
 LIMITS = {"query_seconds": 20, "query_memory": "96MB", "max_query_rows": 50, "max_result_size": "64KB"}
@@ -103,13 +103,13 @@ def test_a_query_that_is_not_allowed_says_why(limited: Tables) -> None:
 def test_the_process_has_neither_credentials_nor_files(limited: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
     seen: list[Any] = []
-    real = query.subprocess.Popen
+    real = subprocess.Popen
 
     def watched(*arguments: Any, **options: Any) -> Any:
         seen.append(options["env"])
         return real(*arguments, **options)
 
-    monkeypatch.setattr(query.subprocess, "Popen", watched)
+    monkeypatch.setattr(subprocess, "Popen", watched)
     limited.rows("SELECT 1 AS x")
     assert "AWS_SECRET_ACCESS_KEY" not in seen[0]
     assert set(seen[0]) <= {"LD_LIBRARY_PATH", "SYSTEMROOT"}
@@ -131,7 +131,7 @@ def test_a_damaged_file_fails_the_query(tmp_path: Path) -> None:
 
 
 def test_a_missing_duckdb_is_reported_with_the_command(limited: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert "pip install 'tidyberg[operations]'" in limited.refused("QUERY", sql="SELECT 1")
 
 

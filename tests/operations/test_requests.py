@@ -57,8 +57,9 @@ def test_deep_json_is_refused(shared_tables: Tables) -> None:
 
 
 def test_a_body_that_is_no_object_is_refused(shared_tables: Tables) -> None:
-    for body in ([], "x", None, 5):
-        answer = shared_tables.operations.handle(body, None)  # type: ignore[arg-type]
+    wrong: tuple[Any, ...] = ([], "x", None, 5)
+    for body in wrong:
+        answer = shared_tables.operations.handle(body, None)
         assert (answer.status, answer.body["success"]) == (422, False)
 
 

@@ -16,7 +16,7 @@ from tests.builders.table_operations import USERS, Tables, open_tables
 from tidyberg.errors import TableBusy
 from tidyberg.model.tenant_namespaces import tenant_namespace
 from tidyberg.operations import writing
-from tidyberg.operations.small_files import estimated_small_files
+from tidyberg.operations.small_files import check_after_write, estimated_small_files
 
 THRESHOLD = 64 * 1024 * 1024
 NAMESPACE = tenant_namespace("tenant_", "test-tenant", "default")
@@ -43,7 +43,7 @@ def test_the_check_reads_nothing(tables: Tables, monkeypatch: pytest.MonkeyPatch
     for number in range(4):
         tables.call("WRITE", records=[user(number)])
     opened: list[str] = []
-    real = writing.check_after_write
+    real = check_after_write
 
     def watched(*arguments: Any) -> Any:
         with monkeypatch.context() as patch:
@@ -214,4 +214,6 @@ def test_new_tables_have_the_properties_of_the_settings(tables: Tables) -> None:
         "write.target-file-size-bytes": str(128 * 1024 * 1024),
         "write.parquet.compression-codec": "zstd",
         "write.parquet.row-group-limit": "8192",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
     }

@@ -84,6 +84,9 @@ def create_table(
         "write.target-file-size-bytes": str(int(write.target_file_size_mb * MB)),
         "write.parquet.compression-codec": write.compression_codec,
         "write.parquet.row-group-limit": str(write.parquet_row_group_size),
+        # Each write makes a metadata file. Without these, all of them stay for ever.
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
     }
     with catalog_errors(table.catalog, what=request.table, secrets=catalog_secrets(catalog)):
         _create_namespace(catalog, table)

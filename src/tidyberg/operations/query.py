@@ -19,7 +19,7 @@ from tidyberg.errors import BadQuery, InternalError, QueryLimit, QuotaExceeded, 
 from tidyberg.model.sizes import MB, format_size
 from tidyberg.model.table import TableRef
 from tidyberg.operations import query_process
-from tidyberg.operations.query_results import result_records
+from tidyberg.operations.query_results import query_result
 from tidyberg.operations.requests import QueryOperation
 from tidyberg.operations.table_rows import TableRows, table_rows
 from tidyberg.settings.operations import OperationSettings
@@ -52,13 +52,13 @@ class QueryRunner:
         }
         with self._turn():
             answer = _Query(self.settings, rows, order).run()
-        columns, records = result_records(answer[:-1])
+        result = query_result(answer[:-1], self.settings.max_result_size)
         return {
             "success": True,
-            "columns": columns,
-            "records": records,
-            "row_count": len(records),
-            "truncated": answer[-1:] == b"1",
+            "columns": result.columns,
+            "records": result.records,
+            "row_count": len(result.records),
+            "truncated": result.is_cut or answer[-1:] == b"1",
         }
 
     @contextmanager

@@ -1,9 +1,11 @@
 """Turns the Arrow stream of a query's result into JSON values."""
 
 import base64
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -11,12 +13,27 @@ from typing import Any
 import pyarrow as pa
 
 
-def result_records(stream: bytes) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns the names of the columns, and each row as an object."""
+@dataclass(frozen=True)
+class QueryResult:
+    columns: list[str]
+    records: list[dict[str, Any]]
+    is_cut: bool  # it would be larger than allowed
+
+
+def query_result(stream: bytes, most_bytes: int) -> QueryResult:
+    """Returns each row as an object, as many as fit into a JSON text of that size."""
     table = pa.ipc.open_stream(pa.BufferReader(stream)).read_all()
     names = _distinct(table.column_names)
     columns = [[_plain(value) for value in _values(column)] for column in table.columns]
-    return names, [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    records: list[dict[str, Any]] = []
+    size = 0
+    for row in zip(*columns, strict=True):
+        record = dict(zip(names, row, strict=True))
+        size += len(json.dumps(record, ensure_ascii=False).encode())
+        if size > most_bytes:
+            return QueryResult(names, records, is_cut=True)
+        records.append(record)
+    return QueryResult(names, records, is_cut=False)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

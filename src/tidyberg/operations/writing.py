@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -25,7 +26,6 @@ from tidyberg.redact import redact_text
 from tidyberg.settings.settings import Settings
 
 WRITE_ID = "tidyberg.write-id"  # in the summaries of snapshots that WRITE made
-_LOCKS = 64
 _WRITES_VERSIONS = (1, 2)  # PyIceberg cannot append to tables of version 3
 
 
@@ -36,6 +36,21 @@ class Written:
     repeated: bool = False  # an earlier request with the same id had written the records
 
 
+class _TableLocks:
+    """Writers of one process take turns on a table, so that they do not lose races against each other."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._of_table: WeakValueDictionary[TableRef, threading.Lock] = WeakValueDictionary()
+
+    def of(self, table: TableRef) -> threading.Lock:
+        with self._guard:
+            lock = self._of_table.get(table)
+            if lock is None:
+                self._of_table[table] = lock = threading.Lock()
+            return lock
+
+
 @dataclass(frozen=True)
 class TableWriter:
     """Appends through PyIceberg, which sends a commit that lost a race again with the files that it wrote before."""
@@ -43,8 +58,7 @@ class TableWriter:
     settings: Settings
     control: Control = field(repr=False)
     sleep: Callable[[float], None] = time.sleep
-    # Writers of one process take turns, so that they do not lose races against each other.
-    _locks: tuple[threading.Lock, ...] = field(default_factory=lambda: tuple(threading.Lock() for _ in range(_LOCKS)))
+    _locks: _TableLocks = field(default_factory=_TableLocks)
 
     def write(self, ref: TableRef, records: Sequence[Mapping[str, Any]], write_id: str | None) -> Written:
         limit = self.settings.operations.max_records
@@ -54,7 +68,7 @@ class TableWriter:
                 hint="Send them in several requests. The limit is operations.max_records.",
             )
         catalog = self.control.catalog(ref.catalog)
-        with self._locks[hash(ref) % _LOCKS]:
+        with self._locks.of(ref):
             table = load_table(catalog, ref)
             if write_id is not None and _has_landed(table, write_id):
                 return Written(len(records), OpportunisticCheck(), repeated=True)
