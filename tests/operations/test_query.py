@@ -132,7 +132,7 @@ def test_a_damaged_file_fails_the_query(tmp_path: Path) -> None:
 
 def test_a_missing_duckdb_is_reported_with_the_command(limited: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert "pip install 'tidyberg[operations]'" in limited.refused("QUERY", sql="SELECT 1")
+    assert "Install tidyberg[operations]" in limited.refused("QUERY", sql="SELECT 1")
 
 
 def test_only_so_many_queries_run_at_once(tmp_path: Path) -> None:

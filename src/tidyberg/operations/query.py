@@ -19,7 +19,7 @@ from tidyberg.errors import BadQuery, InternalError, QueryLimit, QuotaExceeded, 
 from tidyberg.model.sizes import MB, format_size
 from tidyberg.model.table import TableRef
 from tidyberg.operations import query_process
-from tidyberg.operations.query_results import query_result
+from tidyberg.operations.query_results import plain_result
 from tidyberg.operations.requests import QueryOperation
 from tidyberg.operations.table_rows import TableRows, table_rows
 from tidyberg.settings.operations import OperationSettings
@@ -52,7 +52,7 @@ class QueryRunner:
         }
         with self._turn():
             answer = _Query(self.settings, rows, order).run()
-        result = query_result(answer[:-1], self.settings.max_result_size)
+        result = plain_result(answer[:-1], self.settings.max_result_size)
         return {
             "success": True,
             "columns": result.columns,
@@ -73,7 +73,7 @@ class QueryRunner:
 
 def require_duckdb() -> None:
     if importlib.util.find_spec("duckdb") is None:
-        raise Unsupported("QUERY needs DuckDB, which is not installed.", hint="Run: pip install 'tidyberg[operations]'")
+        raise Unsupported("QUERY needs DuckDB, which is not installed.", hint="Install tidyberg[operations].")
 
 
 def _select(table: str, request: QueryOperation) -> str:

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True)
-class QueryResult:
+class PlainResult:
     columns: list[str]
     records: list[dict[str, Any]]
     is_cut: bool  # it would be larger than allowed
 
 
-def query_result(stream: bytes, most_bytes: int) -> QueryResult:
+def plain_result(stream: bytes, most_bytes: int) -> PlainResult:
     """Returns each row as an object, as many as fit into a JSON text of that size."""
     table = pa.ipc.open_stream(pa.BufferReader(stream)).read_all()
     names = _distinct(table.column_names)
@@ -31,9 +31,9 @@ def query_result(stream: bytes, most_bytes: int) -> QueryResult:
         record = dict(zip(names, row, strict=True))
         size += len(json.dumps(record, ensure_ascii=False).encode())
         if size > most_bytes:
-            return QueryResult(names, records, is_cut=True)
+            return PlainResult(names, records, is_cut=True)
         records.append(record)
-    return QueryResult(names, records, is_cut=False)
+    return PlainResult(names, records, is_cut=False)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
