@@ -4,6 +4,7 @@ Modules that only a service or an engine needs are imported late, because a plan
 """
 
 import os
+from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,13 @@ from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, CancelToken, Engin
 from tidyberg.model.options import INLINE, Resources
 from tidyberg.model.report import EventSink
 from tidyberg.model.submission import DEFAULT_TENANT
+from tidyberg.model.table import TableRef
+from tidyberg.model.tenant_namespaces import tenant_of
 from tidyberg.record.process import is_alive
 from tidyberg.record.records import Records, open_sqlite
 from tidyberg.record.store import JobStore
 from tidyberg.redact import redact_text
-from tidyberg.settings.catalogs import open_catalog
+from tidyberg.settings.catalogs import named_catalog, open_catalog
 from tidyberg.settings.sections import ResourceOverrides
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.logs import known_secrets
@@ -25,6 +28,7 @@ from tidyberg.telemetry.open_tracer import open_tracer
 if TYPE_CHECKING:
     from tidyberg.control.maintenance.maintainer import Maintainer
     from tidyberg.execute.spark.shared_spark import SparkSettings
+    from tidyberg.operations.operations import TableOperations
     from tidyberg.service.service import Service
 
 
@@ -88,7 +92,7 @@ def build_service(settings: Settings) -> "Service":
         settings,
         control,
         records,
-        Access(settings.tenants, settings.access.job_roles),
+        Access(settings.tenants, settings.access.job_roles, _maker_of_tables(settings)),
         metrics,
         check_engine=lambda: _check_engine(settings),
         now_ms=control.now_ms,
@@ -100,6 +104,29 @@ def build_service(settings: Settings) -> "Service":
         if settings.scheduler.auto.enabled:
             service.loops.append(BackgroundLoop("auto", AutoMode(service).look, ASK_SECONDS))
     return service
+
+
+def _maker_of_tables(settings: Settings) -> Callable[[TableRef], str | None]:
+    """Return a function that finds the tenant which made a table by table operations, if one did."""
+    operations = settings.operations
+    catalog = cache(lambda: named_catalog(settings, operations.catalog))  # may read the configuration of PyIceberg
+
+    def maker(table: TableRef) -> str | None:
+        if not operations.enabled or table.catalog != catalog():
+            return None
+        return tenant_of(operations.namespace_prefix, table.namespace)
+
+    return maker
+
+
+def table_operations(settings: Settings) -> "TableOperations":
+    """Build table operations that compact in this process, as AWS Lambda needs them. Close `control` afterwards."""
+    from tidyberg.operations.build import build_operations
+    from tidyberg.operations.compaction import InlineCompactor
+
+    settings = settings.model_copy(update={"engine": "inline"})
+    control = build_control(settings)
+    return build_operations(settings, control, InlineCompactor(settings, control))
 
 
 @cache  # only success is cached: a missing Java raises, and is looked for again

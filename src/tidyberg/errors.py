@@ -66,6 +66,13 @@ class UnknownTable(BadInput):
     http_status = 404
 
 
+class TableExists(BadInput):
+    """A table of that name exists already."""
+
+    code = "table-exists"
+    http_status = 409
+
+
 class UnknownReference(BadInput):
     """The branch does not exist, or the name belongs to a tag."""
 
@@ -74,6 +81,18 @@ class UnknownReference(BadInput):
 
 class BadPredicate(BadInput):
     code = "bad-predicate"
+
+
+class BadQuery(BadInput):
+    """The SQL of a query is wrong, or it does what a query may not do."""
+
+    code = "bad-query"
+
+
+class QueryLimit(BadInput):
+    """A query needs more time or memory than it may use."""
+
+    code = "query-limit"
 
 
 class BadPlan(BadInput):
@@ -113,6 +132,19 @@ class IdempotencyMismatch(BadInput):
 
     code = "idempotency-mismatch"
     http_status = 422
+
+
+class NotEnabled(BadInput):
+    """The settings do not switch this part of the service on."""
+
+    code = "not-enabled"
+    http_status = 404
+
+
+class JobFailed(Terminal):
+    """A job that somebody waited for has failed, or was cancelled."""
+
+    code = "job-failed"
 
 
 class NotAuthenticated(Terminal):

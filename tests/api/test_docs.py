@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from tests.api.conftest import settings_of
 from tidyberg import errors
 from tidyberg.api import refusals
+from tidyberg.settings.operations import OperationSettings
+from tidyberg.settings.settings import Settings
+from tidyberg.testing import Warehouse
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 SERVICE = "http://localhost:8080"
@@ -32,6 +37,12 @@ def run(command: str, variables: dict[str, str]) -> str:
     ran = subprocess.run(["sh", "-c", asked], env=variables, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, f"{command}: {ran.stderr}"
     return ran.stdout
+
+
+@pytest.fixture
+def settings(warehouse: Warehouse, tmp_path: Path) -> Settings:
+    enabled = OperationSettings(enabled=True)
+    return settings_of(warehouse, tmp_path).model_copy(update={"operations": enabled})
 
 
 def test_every_example_works_and_every_operation_has_one(client: httpx.Client) -> None:

@@ -16,6 +16,7 @@ from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.rate_limits import RateLimiter
 from tidyberg.api.routes import (
     calibration,
+    database,
     jobs,
     maintenance,
     maintenance_plans,
@@ -31,6 +32,7 @@ from tidyberg.api.thread_pool import FairThreadPool
 from tidyberg.api.watched_jobs import StreamLimits, WatchedJobs
 from tidyberg.record.changes import KEPT_EVENTS
 from tidyberg.service.service import Service
+from tidyberg.service.table_operations import ServiceOperations
 from tidyberg.settings.serving import Server
 from tidyberg.telemetry.http import TelemetryMiddleware
 
@@ -48,6 +50,7 @@ _ROUTERS = (
     operations.metrics_router,
 )
 _STREAM_THREADS = 2  # shared by all event streams, which may wait
+_COMPACTION_THREADS = 32  # each waits for a job
 _STREAM_SECONDS = 30.0  # how long a call of a stream may wait
 _PLANNING_SECONDS = 10.0  # how long a call that reads catalogs and storage may wait
 _MOST_WAITING = 500  # calls per pool; further calls are refused at once
@@ -91,6 +94,9 @@ def create_app(
         write_pool=FairThreadPool(server.threads, _MOST_WAITING, server.max_wait_seconds),
         catalog_pool=FairThreadPool(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
         stream_pool=FairThreadPool(_STREAM_THREADS, server.max_streams, _STREAM_SECONDS),
+        operations_pool=FairThreadPool(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
+        compaction_pool=FairThreadPool(_COMPACTION_THREADS, _MOST_WAITING, _STREAM_SECONDS),
+        operations=ServiceOperations(service),
         watched_jobs=WatchedJobs(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping, keys_version),
         streams=streams,
         draining=asyncio.Event(),
@@ -102,6 +108,7 @@ def create_app(
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
     app.include_router(probes.router)
+    app.include_router(database.router)
     # The contract also has these routes without a prefix.
     for router in (jobs.router, operations.metrics_router):
         app.include_router(router, include_in_schema=False)

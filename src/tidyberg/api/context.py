@@ -13,6 +13,7 @@ from tidyberg.api.thread_pool import FairThreadPool
 from tidyberg.api.watched_jobs import StreamLimits, WatchedJobs
 from tidyberg.model.principal import Principal
 from tidyberg.service.service import Service
+from tidyberg.service.table_operations import ServiceOperations
 from tidyberg.settings.serving import Server
 
 Identify = Callable[[Request], Awaitable[Principal]]  # raises NotAuthenticated
@@ -31,6 +32,9 @@ class Context:
     write_pool: FairThreadPool  # writes to the store; may call a catalog briefly
     catalog_pool: FairThreadPool  # reads catalogs and storage
     stream_pool: FairThreadPool  # reads the store for event streams
+    operations_pool: FairThreadPool  # writes to and reads tables
+    compaction_pool: FairThreadPool  # waits for compactions
+    operations: ServiceOperations
     watched_jobs: WatchedJobs
     streams: StreamLimits
     draining: asyncio.Event  # will stop soon: not ready, but still answers requests

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from tidyberg.api.problems import ProblemDetails
+from tidyberg.api.routes.database import REQUEST_MODELS
 
 DESCRIPTION = """\
 Plan, submit, watch and schedule compactions of Apache Iceberg tables, and expire their snapshots.
@@ -19,6 +20,7 @@ TAGS = [
     {"name": "plans", "description": "See what a compaction would do, and run exactly that plan."},
     {"name": "tables", "description": "List tables and show their health."},
     {"name": "schedules", "description": "Jobs at fixed times."},
+    {"name": "table operations", "description": "Create, write, query and compact the tables of tenants."},
     {"name": "operations", "description": "For operators of the service."},
     {"name": "health", "description": "For load balancers and orchestrators."},
 ]
@@ -50,6 +52,7 @@ def openapi_document(app: FastAPI, *, secured: bool) -> dict[str, Any]:
     problem = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs")
     schemas["Problem"] = problem
+    schemas |= REQUEST_MODELS
     if secured:
         document["components"]["securitySchemes"] = _SECURITY_SCHEMES
         for operation in _operations(document):

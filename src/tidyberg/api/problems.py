@@ -111,9 +111,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> Response:
-        fields = [_field_problem(request, problem) for problem in error.errors()]
-        messages = " ".join(field.message for field in fields[:3])
-        return respond(BadInput(f"The request is not valid. {messages}", hint="`errors` names every field."), fields)
+        return respond(*invalid_request(request, error))
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
@@ -128,6 +126,13 @@ def install(app: FastAPI) -> None:
             response.headers["Allow"] = allowed
             return response
         return respond(BadInput(str(error.detail)))
+
+
+def invalid_request(request: Request, error: RequestValidationError) -> tuple[BadInput, list[FieldProblem]]:
+    """Returns the error for a request that does not match its model, and each wrong field."""
+    fields = [_field_problem(request, problem) for problem in error.errors()]
+    messages = " ".join(field.message for field in fields[:3])
+    return BadInput(f"The request is not valid. {messages}", hint="`errors` names every field."), fields
 
 
 class Defects:

@@ -59,6 +59,14 @@ def differing_states(before: Inventory, after: Inventory) -> tuple[State, State]
     return states[0], states[1]
 
 
+def whole_state(inventory: Inventory) -> State:
+    """Returns a state of which every file is read. Raises Unsupported if one cannot be."""
+    files = _ordered(inventory)
+    state = State(inventory, files, _strict_index(files, inventory), np.arange(files.num_rows))
+    _refuse_unreadable(state)
+    return state
+
+
 def _ordered(inventory: Inventory) -> pa.Table:
     order = [(name, "ascending") for name in ("partition", "sequence_number", "path")]
     return inventory.data_files.sort_by(order)

@@ -3,7 +3,7 @@
 A table of another tenant is refused before the catalog is called, so that no answer reveals whether it exists.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidyberg.errors import AccessDenied, BadInput
@@ -22,6 +22,7 @@ class Access:
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     job_roles: Mapping[str, Role] = field(default_factory=dict)  # kind of job -> the least role that may submit it
+    maker: Callable[[TableRef], str | None] = lambda _: None  # the tenant that made a table by table operations
 
     def __post_init__(self) -> None:
         self._quotas = Quotas(self.tenants)
@@ -88,9 +89,14 @@ class Access:
 
     def _owner(self, table: TableRef) -> str:
         """Returns the first tenant that owns the table, or the default tenant."""
+        if (maker := self.maker(table)) in self.tenants:
+            return str(maker)
         return next((name for name, tenant in self.tenants.items() if tenant.owns(table)), DEFAULT_TENANT)
 
     def _owns(self, tenant: str, table: TableRef) -> bool:
+        """A table that a tenant made is its own, whatever patterns other tenants have."""
+        if self.tenants and (maker := self.maker(table)) is not None:
+            return tenant == maker
         if tenant in self.tenants:
             return self.tenants[tenant].owns(table)
         return tenant == DEFAULT_TENANT and self._owner(table) == DEFAULT_TENANT

@@ -10,7 +10,9 @@ from pydantic import ValidationError
 
 from tidyberg.errors import ConfigurationError
 from tidyberg.settings.document import Document, KeyPath, read_document, top_level_keys
+from tidyberg.settings.json_comments import plain_json
 from tidyberg.settings.problems import describe_problem
+from tidyberg.settings.profiles import PROFILE_VARIABLE, profile_layers
 from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 from tidyberg.settings.store import state_directory
 
@@ -25,6 +27,7 @@ _RESERVED = {
     INSECURE_VARIABLE,
     "TIDYBERG_SERVER",
     "TIDYBERG_TOKEN",
+    PROFILE_VARIABLE,
 }
 # The contract's variables for one catalog, and the settings that they fill.
 _CATALOG_VARIABLES = {
@@ -45,7 +48,10 @@ def load_settings(path: Path | None = None, *, environ: Mapping[str, str] | None
     found = find_config(path, environ)
     document = _read(found, environ) if found else Document({}, {})
     overrides = _catalogs_by_name(_environment_overrides(environ))
-    data = _merge(document.data, overrides)
+    data = document.data
+    for layer in profile_layers(data, environ):
+        data = _merge(data, _catalogs_by_name(layer))
+    data = _merge(data, overrides)
     _add_catalog_of_environment(data, environ)
     _add_store(data, environ)
     try:
@@ -87,6 +93,8 @@ def _read(path: Path, environ: Mapping[str, str]) -> Document:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}.") from None
+    if path.suffix.lower() == ".json":
+        text = plain_json(text)
     document = read_document(text, str(path), environ)
     if not _is_by_name(document.data.get("catalog")):
         return document

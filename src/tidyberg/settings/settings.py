@@ -1,7 +1,7 @@
 """All settings in one frozen value. `load.py` reads them."""
 
 from collections import Counter
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -11,6 +11,7 @@ from tidyberg.settings.fields import Section, TimeZoneName
 from tidyberg.settings.limits import LimitSettings
 from tidyberg.settings.maintenance import MaintainSettings
 from tidyberg.settings.notifications import Notifications
+from tidyberg.settings.operations import IcebergSettings, OperationSettings
 from tidyberg.settings.schedules import ScheduleLine
 from tidyberg.settings.scheduling import SchedulerSettings
 from tidyberg.settings.sections import (
@@ -65,6 +66,12 @@ class Settings(Section):
     scheduler: SchedulerSettings = Field(SchedulerSettings(), description="The scheduled jobs of a service.")
     notifications: Notifications = Field(Notifications(), description="Notifications about failed and late jobs.")
     serverless: ServerlessSettings = Field(ServerlessSettings(), description="tidyberg as an AWS Lambda function.")
+    operations: OperationSettings = Field(OperationSettings(), description="Table operations: `POST /database`.")
+    iceberg: IcebergSettings = Field(IcebergSettings(), description="How table operations write and compact.")
+    profiles: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Settings for each environment, by name. TIDYBERG_PROFILE chooses one, which wins over the others.",
+    )
     telemetry: Telemetry = Field(Telemetry(), description="The metrics, traces and logs of a service.")
 
     @model_validator(mode="after")

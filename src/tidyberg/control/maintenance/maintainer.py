@@ -17,7 +17,7 @@ from tidyberg.control.maintenance.deletes import DeletesStep
 from tidyberg.control.maintenance.expire import ExpireStep
 from tidyberg.control.maintenance.manifests import ManifestsStep
 from tidyberg.control.maintenance.orphans import OrphansStep
-from tidyberg.control.maintenance.step import MaintenanceStep, StepContext, TableOperations
+from tidyberg.control.maintenance.step import MaintenanceStep, StepContext, StepOperations
 from tidyberg.errors import (
     BadPlan,
     Cancelled,
@@ -56,7 +56,7 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class Maintainer:
-    operations: TableOperations
+    operations: StepOperations
     now_ms: Callable[[], int]
     on_event: EventSink | None = None
     cancel: CancelToken | None = None

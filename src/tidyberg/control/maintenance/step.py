@@ -17,7 +17,7 @@ from tidyberg.model.sizes import GB
 from tidyberg.model.table import TableRef
 
 
-class TableOperations(Protocol):
+class StepOperations(Protocol):
     """The operations that steps are made of. `Control` has them."""
 
     @property
@@ -91,7 +91,7 @@ class StepContext:
     """One table, and the operations on it."""
 
     request: MaintenanceRequest
-    operations: TableOperations
+    operations: StepOperations
     emit: EventSink
     cancel: CancelToken
     earlier: tuple[StepPlan, ...] = ()  # of a document: steps that will change the table before this one runs
