@@ -80,8 +80,8 @@ MINOR_COMPACTIONS = (
     Mutant(
         "minor: deletes of several groups are merged in one commit",
         "control/round.py",
-        "is not None and not any(\n            group.keeps_data for group in self._groups.values()\n        )",
-        "is not None",
+        "return not any(group.keeps_data for group in self._groups.values())",
+        "return True",
         (f"{MINOR}::test_deletes_are_merged_in_one_commit_even_if_asked_otherwise",),
     ),
     Mutant(
