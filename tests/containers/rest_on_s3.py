@@ -7,7 +7,12 @@ from tests.servers import rest
 from tests.servers.jars import Module
 from tests.servers.rest import RestServer
 
-MODULES = (*rest.MODULES, Module("org.apache.iceberg", "iceberg-aws-bundle", rest.ICEBERG, transitive=False))
+MODULES = (
+    *rest.MODULES,
+    Module("org.apache.iceberg", "iceberg-aws", rest.ICEBERG, transitive=False),
+    Module("dev.failsafe", "failsafe", "3.3.2", transitive=False),
+    Module("org.apache.iceberg", "iceberg-aws-bundle", rest.ICEBERG, transitive=False),
+)
 
 
 class RestServerOnS3(RestServer):

@@ -10,7 +10,7 @@ from tests.builders.table_operations import Tables, open_tables
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Iterator[Tables]:
-    with open_tables(tmp_path) as opened:
+    with open_tables(tmp_path, commit={"min_wait_ms": 1, "max_wait_ms": 20}) as opened:
         yield opened
 
 

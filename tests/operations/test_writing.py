@@ -136,7 +136,7 @@ def test_a_compaction_beside_writes_loses_nothing(tables: Tables) -> None:
     assert [row["age"] for row in tables.rows("SELECT age FROM users ORDER BY age")] == list(range(15))
 
 
-Failing = Callable[[BaseException, bool], list[int]]
+Failing = Callable[..., list[int]]
 
 
 @pytest.fixture
@@ -192,6 +192,33 @@ def test_a_repeated_write_is_not_applied_again(tables: Tables) -> None:
     again = tables.call("WRITE", records=[user(1)], write_id="order-7")
     assert ("repeated" in first, again["repeated"], again["records_written"]) == (False, True, 1)
     assert tables.rows("SELECT count(*) AS n FROM users") == [{"n": 1}]
+
+
+def test_a_late_commit_of_the_same_id_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request was lost on its way. It lands while the second one, with the same id, commits."""
+    with open_tables(tmp_path) as tables, open_tables(tmp_path) as late:
+        tables.create()
+        kind = type(tables.operations.control.catalog("default"))
+        real = kind.commit_table
+        calls = [0]
+
+        def commit(self: Catalog, *arguments: Any, **more: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == 1:
+                late.call("WRITE", records=[user(1)], write_id="order-7")
+            return real(self, *arguments, **more)
+
+        monkeypatch.setattr(kind, "commit_table", commit)
+        tables.call("WRITE", records=[user(1)], write_id="order-7")
+        assert calls == [2]
+        assert tables.rows("SELECT count(*) AS n FROM users") == [{"n": 1}]
+
+
+def test_a_write_that_loses_every_race_leaves_no_files(tables: Tables, failing_commit: Failing, tmp_path: Path) -> None:
+    failing_commit(CommitFailedException("409"), False, 1000)
+    assert "nothing was written" in tables.refused("WRITE", 409, records=[user(1)])
+    assert list(tmp_path.rglob("*.parquet")) == []
+    assert list(tmp_path.rglob("*.avro")) == []
 
 
 def test_partitions_are_written(tables: Tables) -> None:

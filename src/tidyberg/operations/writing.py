@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -12,7 +13,10 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, ForbiddenError, UnauthorizedError
-from pyiceberg.table import Table
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.update import AssertTableUUID
 
 from tidyberg.catalog.errors import catalog_errors
 from tidyberg.catalog.metadata_file import swaps_in_process
@@ -53,7 +57,7 @@ class _TableLocks:
 
 @dataclass(frozen=True)
 class TableWriter:
-    """Appends through PyIceberg, which sends a commit that lost a race again with the files that it wrote before."""
+    """Appends through PyIceberg. A commit that lost a race is sent again, with the files that were written before."""
 
     settings: Settings
     control: Control = field(repr=False)
@@ -80,21 +84,29 @@ class TableWriter:
 
     def _append(self, catalog: Catalog, ref: TableRef, table: Table, rows: pa.Table, write_id: str) -> None:
         """Commits. Before each further attempt the table shows whether an earlier one has landed [I7]."""
+        secrets = catalog_secrets(catalog)
+        layout = _layout(table)
+        with catalog_errors(ref.catalog, what=ref.name, secrets=secrets):
+            files = list(_dataframe_to_data_files(table.metadata, rows, table.io))
         retry = self.settings.commit.retry_policy
+        lost: list[Transaction] = []
         for attempt in range(retry.retries + 1):
             if attempt:
                 self.sleep(retry.wait_seconds(attempt - 1, random.Random()))  # noqa: S311 - jitter, not a secret
-                with catalog_errors(ref.catalog, what=ref.name, secrets=catalog_secrets(catalog)):
+                with catalog_errors(ref.catalog, what=ref.name, secrets=secrets):
                     table.refresh()
                 if _has_landed(table, write_id):
-                    return
-            with catalog_errors(ref.catalog, what=ref.name, secrets=catalog_secrets(catalog)):
-                transaction = table.transaction()
-                transaction.append(rows, snapshot_properties={WRITE_ID: write_id})
+                    return  # perhaps by this attempt, so its manifests stay
+                _remove_manifests(lost)
+                if _layout(table) != layout:
+                    break
+            with catalog_errors(ref.catalog, what=ref.name, secrets=secrets):
+                transaction = _appended(table, files, write_id)
+                lost.append(transaction)
             try:
-                transaction.commit_transaction()
+                _send(table, transaction)
             except CommitFailedException:
-                continue  # definitely lost, more often than PyIceberg tries by itself
+                continue
             except (ForbiddenError, UnauthorizedError) as error:
                 raise AccessDenied(f"The catalog refused the write to {ref.name}.") from error
             except Exception as error:  # noqa: BLE001 - the answer may be lost, so only the table knows
@@ -102,7 +114,8 @@ class TableWriter:
                     return
                 continue
             return
-        raise Conflict(f"{ref.name} was too busy: the write lost {retry.retries + 1} races.", hint="Try again.")
+        _remove(table, files, lost, write_id)
+        raise Conflict(f"{ref.name} was too busy, or its columns changed: nothing was written.", hint="Try again.")
 
     def _landed_after(self, catalog: Catalog, ref: TableRef, table: Table, write_id: str, error: Exception) -> bool:
         """Returns whether a commit with a lost answer landed. Raises if nobody can know, because it still may land."""
@@ -115,6 +128,49 @@ class TableWriter:
         if swaps_in_process(catalog):
             return False
         raise _unknown(ref, write_id, error, catalog) from error
+
+
+def _appended(table: Table, files: Sequence[DataFile], write_id: str) -> Transaction:
+    transaction = table.transaction()
+    update = transaction.update_snapshot(snapshot_properties={WRITE_ID: write_id})
+    merges = table.metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED, "false").lower() == "true"
+    with update.merge_append() if merges else update.fast_append() as append:
+        for file in files:
+            append.append_data_file(file)
+    return transaction
+
+
+def _send(table: Table, transaction: Transaction) -> None:
+    """Sends a commit once. PyIceberg's own `commit_transaction` does two things that a write must not do.
+
+    Its retries know only their own snapshot, so they repeat a write that another request with the same id has made. And
+    it deletes the manifests of a commit that was answered with a conflict, though such an answer may follow a commit
+    that landed.
+    """
+    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+    table._do_commit(updates=transaction._updates, requirements=requirements)
+
+
+def _layout(table: Table) -> tuple[Any, ...]:
+    """Returns what the written files depend on. A table that was dropped and created again is another one."""
+    return table.metadata.table_uuid, table.metadata.current_schema_id, table.metadata.default_spec_id
+
+
+def _remove_manifests(lost: list[Transaction]) -> None:
+    """Removes the manifests of attempts that have definitely not landed. Their data files are used again."""
+    for transaction in lost:
+        for producer in transaction._snapshot_producers:
+            producer._clean_all_uncommitted()
+    lost.clear()
+
+
+def _remove(table: Table, files: Sequence[DataFile], lost: list[Transaction], write_id: str) -> None:
+    """Removes the files of a write that has definitely not landed [I6]. Orphan removal finds those that stay."""
+    with suppress(Exception):
+        if not _has_landed(table.refresh(), write_id):
+            _remove_manifests(lost)
+            for file in files:
+                table.io.delete(file.file_path)
 
 
 def _has_landed(table: Table, write_id: str) -> bool:
