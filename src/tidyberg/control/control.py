@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from tidyberg.control.metadata_files import MetadataFileSettings
     from tidyberg.control.orphans import OrphansJob
     from tidyberg.control.scan import Scan
+    from tidyberg.control.table_advice import TableAdvice
     from tidyberg.control.then_expire import ThenExpire
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -260,6 +262,14 @@ class Control:
         from tidyberg.control.metadata_files import MetadataFileSettings
 
         return MetadataFileSettings(ref, self.catalog(ref.catalog), self._services)
+
+    def advice(self, ref: TableRef, options: PlanOptions, window_ms: int) -> "TableAdvice":
+        """How to prevent small files: advises from the commits of this window, or sets the advised properties."""
+        from tidyberg.control.table_advice import TableAdvice
+
+        catalog, resources = self.catalog(ref.catalog), self.resources
+        calibration = partial(self._planner.calibration, resources)
+        return TableAdvice(ref, catalog, self._services, resources, calibration, options, window_ms)
 
     def plan_orphans(
         self,
