@@ -14,7 +14,18 @@ from tidyberg.api.context import Context, Identify
 from tidyberg.api.docs_page import docs_page
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.rate_limits import RateLimiter
-from tidyberg.api.routes import calibration, jobs, maintenance, operations, pauses, plans, probes, schedules, tables
+from tidyberg.api.routes import (
+    calibration,
+    events,
+    jobs,
+    maintenance,
+    operations,
+    pauses,
+    plans,
+    probes,
+    schedules,
+    tables,
+)
 from tidyberg.api.security import Authenticator, secure
 from tidyberg.api.thread_pool import FairThreadPool
 from tidyberg.api.watched_jobs import StreamLimits, WatchedJobs
@@ -30,6 +41,7 @@ _ROUTERS = (
     plans.router,
     tables.router,
     pauses.router,
+    events.router,
     schedules.router,
     calibration.router,
     operations.router,

@@ -19,6 +19,7 @@ TAGS = [
     {"name": "plans", "description": "See what a compaction would do, and run exactly that plan."},
     {"name": "tables", "description": "List tables and show their health."},
     {"name": "schedules", "description": "Jobs at fixed times."},
+    {"name": "events", "description": "Report commits, so that their tables are looked at."},
     {"name": "operations", "description": "For operators of the service."},
     {"name": "health", "description": "For load balancers and orchestrators."},
 ]

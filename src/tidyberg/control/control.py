@@ -7,7 +7,7 @@ belongs to one thread. All threads share one engine. The job store and the manif
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -335,6 +335,22 @@ class Control:
         found = find_locations(self.catalog(catalog), self.open_catalog, check)
         return found, shared_locations(found.tables)
 
+    def table_at(self, path: str, catalogs: Sequence[str], cancel: CancelToken | None = None) -> TableRef | None:
+        """Returns the table below whose location a file lies, the innermost if several are nested.
+
+        A table that was created in the last minutes may not be known yet.
+        """
+        from tidyberg.observe.locations import root_of
+
+        check = (cancel or CancelToken()).raise_if_cancelled
+        found = [
+            (root, one.table)
+            for catalog in catalogs
+            for one in self._known_locations().get(self.catalog(catalog), check).tables
+            if (root := root_of(path, one.roots)) is not None
+        ]
+        return max(found, key=lambda pair: len(pair[0]))[1] if found else None
+
     def plan_manifests(
         self, ref: TableRef, options: ManifestOptions, *, cancel: CancelToken | None = None
     ) -> ManifestPlan:
@@ -414,13 +430,17 @@ class Control:
         return self._dead_jobs.outcome(run_id)
 
     def _orphans(self, ref: TableRef, job_id: str | None = None) -> "OrphansJob":
-        from tidyberg.control.catalog_locations import LocationsCache
         from tidyberg.control.orphans import OrphansJob
+
+        catalog, locations = self.catalog(ref.catalog), self._known_locations()
+        return OrphansJob(ref, job_id or str(uuid.uuid4()), self._services, self._policy, catalog, locations.get)
+
+    def _known_locations(self) -> "LocationsCache":
+        from tidyberg.control.catalog_locations import LocationsCache
 
         if self._locations is None:
             self._locations = LocationsCache(self.open_catalog, self.now_ms)
-        catalog = self.catalog(ref.catalog)
-        return OrphansJob(ref, job_id or str(uuid.uuid4()), self._services, self._policy, catalog, self._locations.get)
+        return self._locations
 
     @property
     def _services(self) -> Services:
