@@ -9,6 +9,7 @@ from tidyberg._version import __version__
 
 if TYPE_CHECKING:
     from tidyberg.python_api import (
+        advise,
         audit,
         compact,
         expire,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__",
+    "advise",
     "audit",
     "compact",
     "expire",

@@ -73,6 +73,7 @@ def build_service(settings: Settings) -> "Service":
     from tidyberg.service.access import Access
     from tidyberg.service.auto_mode import ASK_SECONDS, AutoMode
     from tidyberg.service.background_loop import BackgroundLoop
+    from tidyberg.service.event_looks import EVENT_SECONDS, EventLooks
     from tidyberg.service.kinds import KINDS
     from tidyberg.service.scheduler import LOOK_SECONDS, Scheduler
     from tidyberg.service.service import Service
@@ -101,8 +102,11 @@ def build_service(settings: Settings) -> "Service":
         service.loops.append(BackgroundLoop("clock", clock.measure, MEASURE_SECONDS))
     if settings.scheduler.enabled:
         service.loops.append(BackgroundLoop("scheduler", Scheduler(service).look, LOOK_SECONDS))
+        auto = AutoMode(service)
         if settings.scheduler.auto.enabled:
-            service.loops.append(BackgroundLoop("auto", AutoMode(service).look, ASK_SECONDS))
+            service.loops.append(BackgroundLoop("auto", auto.look, ASK_SECONDS))
+        if settings.scheduler.events.enabled:
+            service.loops.append(BackgroundLoop("events", EventLooks(service, auto).look, EVENT_SECONDS))
     return service
 
 

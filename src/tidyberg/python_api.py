@@ -11,6 +11,7 @@ from tidyberg.app import build_control, build_engine, maintainer_of, spark_setti
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import Engine
+from tidyberg.model.advice import Advice
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
@@ -99,6 +100,18 @@ def metadata_files(table: "Table", *, keep: int | None = None, keep_all: bool = 
     with _control_for(table, load_settings(), None) as control:
         settings = control.metadata_files(_ref(table))
         return settings.keep_all() if keep_all else settings.report() if keep is None else settings.keep(keep)
+
+
+def advise(table: "Table", *, window: str | timedelta = "7d", apply: bool = False) -> Advice:
+    """Advise how to prevent small files: table properties, and settings of the writers of the last days.
+
+    With `apply`, set the advised properties, all in one commit.
+    """
+    settings = load_settings()
+    age = int(window / timedelta(milliseconds=1)) if isinstance(window, timedelta) else parse_age(window)
+    with _control_for(table, settings, None) as control:
+        adviser = control.advice(_ref(table), _options(settings, table, None, None, {}), age)
+        return adviser.apply() if apply else adviser.advise()
 
 
 def storage_report(table: "Table", *, on_event: EventSink | None = None) -> StorageReport:

@@ -103,12 +103,12 @@ def test_one_replica_looks_once_per_interval(make: Make, warehouse: Warehouse) -
 def test_only_one_replica_looks_at_a_time(make: Make, warehouse: Warehouse) -> None:
     untidy_table(warehouse, "db.events")
     first, second = make(), make()
-    with first.auto._turn() as mine:
+    with first.auto.turn() as mine:
         assert mine is not None
         second.auto.look()
         assert first.tables() == []
         first.clock.now_ms += HOUR_MS
-        with second.auto._turn() as theirs:
+        with second.auto.turn() as theirs:
             assert theirs is not None
             assert not mine()
 

@@ -17,6 +17,7 @@ from tidyberg.api.rate_limits import RateLimiter
 from tidyberg.api.routes import (
     calibration,
     database,
+    events,
     jobs,
     maintenance,
     maintenance_plans,
@@ -44,6 +45,7 @@ _ROUTERS = (
     plans.router,
     tables.router,
     pauses.router,
+    events.router,
     schedules.router,
     calibration.router,
     operations.router,

@@ -21,6 +21,7 @@ TAGS = [
     {"name": "tables", "description": "List tables and show their health."},
     {"name": "schedules", "description": "Jobs at fixed times."},
     {"name": "table operations", "description": "Create, write, query and compact the tables of tenants."},
+    {"name": "events", "description": "Report commits, so that their tables are looked at."},
     {"name": "operations", "description": "For operators of the service."},
     {"name": "health", "description": "For load balancers and orchestrators."},
 ]

@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command()(orphans)
     app.command(name="metadata-files")(metadata_files)
     app.command()(storage)
+    app.command()(advise)
 
 
 @takes(CommonFlags)
@@ -104,6 +105,27 @@ def storage(
     from tidyberg.cli.session import Session
 
     storing.storage(Session(common), table, svg)
+
+
+@takes(CommonFlags)
+def advise(
+    table: TableName,
+    common: CommonFlags,
+    write_properties: Annotated[
+        bool, typer.Option("--write-properties", help="Only the properties of the table, not its writers.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Set the advised properties of the table.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --apply: only say what would change.")] = False,
+    window: Annotated[str, typer.Option("--window", help="Age of the commits that count, e.g. 1d.")] = "7d",
+) -> None:
+    """Advise how to prevent small files: properties of the table, settings of its writers, and what they cost a day."""
+    from tidyberg.cli import advise as advising
+    from tidyberg.cli.session import Session
+    from tidyberg.model.durations import parse_age
+
+    advising.advise(
+        Session(common), table, parse_age(window), write_properties=write_properties, apply=apply, dry_run=dry_run
+    )
 
 
 @takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))

@@ -1,13 +1,16 @@
 """The calls of `Control` that maintain a table apart from compactions: expiries, orphans, manifests, metadata files."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidyberg.control.control_base import ControlBase, ignore_events
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestRewriteResult
+from tidyberg.model.options import PlanOptions
 from tidyberg.model.orphans import (
     CatalogLocations,
     OrphanOptions,
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from tidyberg.control.manifest_rewrite import ManifestJob
     from tidyberg.control.metadata_files import MetadataFileSettings
     from tidyberg.control.orphans import OrphansJob
+    from tidyberg.control.table_advice import TableAdvice
 
 
 @dataclass
@@ -62,6 +66,14 @@ class MaintenanceCalls(ControlBase):
         from tidyberg.control.metadata_files import MetadataFileSettings
 
         return MetadataFileSettings(ref, self.catalog(ref.catalog), self._services)
+
+    def advice(self, ref: TableRef, options: PlanOptions, window_ms: int) -> "TableAdvice":
+        """Returns an object that advises how to prevent small files, from the commits of this window."""
+        from tidyberg.control.table_advice import TableAdvice
+
+        catalog, resources = self.catalog(ref.catalog), self.resources
+        calibration = partial(self._planner.calibration, resources)
+        return TableAdvice(ref, catalog, self._services, resources, calibration, options, window_ms)
 
     def plan_orphans(
         self,
@@ -124,6 +136,22 @@ class MaintenanceCalls(ControlBase):
         found = find_locations(self.catalog(catalog), self.open_catalog, check)
         return found, shared_locations(found.tables)
 
+    def table_at(self, path: str, catalogs: Sequence[str], cancel: CancelToken | None = None) -> TableRef | None:
+        """Returns the table below whose location a file lies, the innermost if several are nested.
+
+        A table that was created in the last minutes may not be known yet.
+        """
+        from tidyberg.observe.locations import root_of
+
+        check = (cancel or CancelToken()).raise_if_cancelled
+        found = [
+            (root, one.table)
+            for catalog in catalogs
+            for one in self._known_locations().get(self.catalog(catalog), check).tables
+            if (root := root_of(path, one.roots)) is not None
+        ]
+        return max(found, key=lambda pair: len(pair[0]))[1] if found else None
+
     def plan_manifests(
         self, ref: TableRef, options: ManifestOptions, *, cancel: CancelToken | None = None
     ) -> ManifestPlan:
@@ -153,10 +181,14 @@ class MaintenanceCalls(ControlBase):
         return ManifestJob(request, self._services, self._policy, self.catalog(ref.catalog), self._dead_jobs)
 
     def _orphans(self, ref: TableRef, job_id: str | None = None) -> "OrphansJob":
-        from tidyberg.control.catalog_locations import LocationsCache
         from tidyberg.control.orphans import OrphansJob
+
+        catalog, locations = self.catalog(ref.catalog), self._known_locations()
+        return OrphansJob(ref, job_id or str(uuid.uuid4()), self._services, self._policy, catalog, locations.get)
+
+    def _known_locations(self) -> "LocationsCache":
+        from tidyberg.control.catalog_locations import LocationsCache
 
         if self._locations is None:
             self._locations = LocationsCache(self.open_catalog, self.now_ms)
-        catalog = self.catalog(ref.catalog)
-        return OrphansJob(ref, job_id or str(uuid.uuid4()), self._services, self._policy, catalog, self._locations.get)
+        return self._locations

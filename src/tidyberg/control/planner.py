@@ -84,9 +84,9 @@ class Planner:
                 only=only,
                 first_group=first_group,
             )
-            plan = make(calibration=self._calibration(self.resources), resources=self.resources)
+            plan = make(calibration=self.calibration(self.resources), resources=self.resources)
             if plan.better_inline and self.inline is not None:  # price it for the engine that will run it
-                plan = make(calibration=self._calibration(self.inline), resources=self.inline)
+                plan = make(calibration=self.calibration(self.inline), resources=self.inline)
                 plan = replace(plan, better_inline=not plan.is_empty)
                 plan = replace(plan, hash=plan_hash(plan))
             span.set(**span_attributes(plan.groups))
@@ -102,5 +102,5 @@ class Planner:
                 remote = RemoteReader(self.engine_reads_above, reading_on(self.engine, table.io), counting(pinned))
             return take_inventory(table, pinned, self.cache, remote)
 
-    def _calibration(self, resources: Resources) -> Calibration:
+    def calibration(self, resources: Resources) -> Calibration:
         return calibrate(self.store.find(limit=CALIBRATING_JOBS), resources.name)

@@ -35,6 +35,12 @@ def inside(paths: pa.ChunkedArray, roots: Collection[str]) -> pa.ChunkedArray:
     return pc.and_(is_below, pc.invert(pc.match_substring_regex(spelled, _UNCLEAR)))
 
 
+def root_of(path: str, roots: Collection[str]) -> str | None:
+    """The innermost of the roots that the path certainly lies below, or None."""
+    below = [root for root in roots if inside(pa.chunked_array([[path]], TEXT), (root,))[0].as_py()]
+    return max(below, key=len, default=None)
+
+
 def _spelled(locations: pa.ChunkedArray) -> pa.ChunkedArray:
     for pattern, replacement in _SPELLINGS:
         locations = pc.replace_substring_regex(locations, pattern, replacement)

@@ -1,4 +1,4 @@
-"""The interface of the ledger: schedules, kept plans, pauses and the audit log of a service."""
+"""The interface of the ledger: schedules, kept plans, pauses, wanted looks and the audit log of a service."""
 
 from typing import Protocol
 
@@ -44,6 +44,24 @@ class Ledger(Protocol):
         ...
 
     def delete_pause(self, table: TableRef) -> bool: ...
+
+    def has_event(self, event_key: str, *, now_ms: int) -> bool:
+        """Return whether an event is remembered."""
+        ...
+
+    def remember_event(self, event_key: str, *, now_ms: int, until_ms: int) -> None: ...
+
+    def want_look(self, subject: str, *, due_ms: int, latest_ms: int) -> None:
+        """Ask for a look at a subject. Asking again postpones the look, but never beyond the first `latest_ms`."""
+        ...
+
+    def due_looks(self, now_ms: int, limit: int) -> list[tuple[str, int]]:
+        """Return the subjects that are due, and since when, the oldest first."""
+        ...
+
+    def drop_look(self, subject: str, due_ms: int) -> bool:
+        """Forget a look that was due at this time. It stays if it was postponed meanwhile."""
+        ...
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Append an entry. The store assigns its number."""

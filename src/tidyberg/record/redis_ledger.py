@@ -1,4 +1,4 @@
-"""Keeps schedules, plans, pauses and the audit log in Redis."""
+"""Keeps schedules, plans, pauses, wanted looks and the audit log in Redis."""
 
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ _SCHEDULE = TypeAdapter(Schedule)
 _PLAN = TypeAdapter(KeptPlan)
 _ENTRY = TypeAdapter(AuditEntry)
 
-_AS_THEY_ARE = ("advance", "keep_plan", "read_audit", "prune_plans", "prune_audit")
-_ONCE = ("delete_schedule", "append_audit")
+_AS_THEY_ARE = ("advance", "keep_plan", "want_look", "read_audit", "prune_plans", "prune_audit")
+_ONCE = ("delete_schedule", "append_audit", "drop_look")
 _PRUNED_AT_ONCE = 500  # Redis answers no other client meanwhile
 
 
@@ -69,6 +69,27 @@ class RedisLedger:
 
     def delete_pause(self, table: TableRef) -> bool:
         return bool(self._client.ask(lambda redis: redis.hdel(self._client.key("pauses"), table_key(table))))
+
+    def has_event(self, event_key: str, *, now_ms: int) -> bool:
+        until = self._client.ask(lambda redis: redis.get(self._client.key(f"event_seen:{event_key}")))
+        return until is not None and int(until) > now_ms
+
+    def remember_event(self, event_key: str, *, now_ms: int, until_ms: int) -> None:
+        key, lasts_ms = self._client.key(f"event_seen:{event_key}"), max(1, until_ms - now_ms)
+        self._client.ask(lambda redis: redis.set(key, until_ms, px=lasts_ms))
+
+    def want_look(self, subject: str, *, due_ms: int, latest_ms: int) -> None:
+        self._client.run("want_look", subject, due_ms, latest_ms)
+
+    def due_looks(self, now_ms: int, limit: int) -> list[tuple[str, int]]:
+        key = self._client.key("looks")
+        found = self._client.ask(
+            lambda redis: redis.zrangebyscore(key, "-inf", now_ms, start=0, num=limit, withscores=True)
+        )
+        return [(subject, int(due_ms)) for subject, due_ms in found]
+
+    def drop_look(self, subject: str, due_ms: int) -> bool:
+        return bool(int(self._client.run("drop_look", subject, due_ms, once=True)))
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         document = _ENTRY.dump_json(entry).decode()

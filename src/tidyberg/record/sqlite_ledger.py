@@ -1,4 +1,4 @@
-"""Keeps schedules, plans, pauses and the audit log in a SQLite file."""
+"""Keeps schedules, plans, pauses, wanted looks and the audit log in a SQLite file."""
 
 from dataclasses import replace
 
@@ -79,6 +79,38 @@ class SqliteLedger:
         with self._file.transaction() as connection:
             deleted = connection.execute("DELETE FROM pauses WHERE iceberg_table = ?", (table_key(table),))
             return deleted.rowcount == 1
+
+    def has_event(self, event_key: str, *, now_ms: int) -> bool:
+        with self._file.reading() as connection:
+            found = connection.execute(
+                "SELECT 1 FROM events_seen WHERE event_key = ? AND until_ms > ?", (event_key, now_ms)
+            )
+            return found.fetchone() is not None
+
+    def remember_event(self, event_key: str, *, now_ms: int, until_ms: int) -> None:
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM events_seen WHERE until_ms <= ?", (now_ms,))
+            connection.execute("INSERT OR REPLACE INTO events_seen VALUES (?, ?)", (event_key, until_ms))
+
+    def want_look(self, subject: str, *, due_ms: int, latest_ms: int) -> None:
+        with self._file.transaction() as connection:
+            connection.execute(
+                "INSERT INTO looks VALUES (?, ?, ?)"
+                " ON CONFLICT (subject) DO UPDATE SET due_ms = min(excluded.due_ms, latest_ms)",
+                (subject, due_ms, latest_ms),
+            )
+
+    def due_looks(self, now_ms: int, limit: int) -> list[tuple[str, int]]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT subject, due_ms FROM looks WHERE due_ms <= ? ORDER BY due_ms, subject LIMIT ?", (now_ms, limit)
+            ).fetchall()
+        return [(subject, int(due_ms)) for subject, due_ms in rows]
+
+    def drop_look(self, subject: str, due_ms: int) -> bool:
+        with self._file.transaction() as connection:
+            dropped = connection.execute("DELETE FROM looks WHERE subject = ? AND due_ms = ?", (subject, due_ms))
+            return dropped.rowcount == 1
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         with self._file.transaction() as connection:

@@ -146,4 +146,11 @@ _LEDGER = (
 
 _PAUSES = ("CREATE TABLE pauses (iceberg_table TEXT PRIMARY KEY, document TEXT NOT NULL)",)
 
-VERSIONS = (_RUNS, (*_OPEN_RUNS, *_QUEUE, *_LEDGER), _PAUSES)
+_LOOKS = (
+    "CREATE TABLE looks (subject TEXT PRIMARY KEY, due_ms INTEGER NOT NULL, latest_ms INTEGER NOT NULL)",
+    "CREATE INDEX looks_by_time ON looks (due_ms)",
+    "CREATE TABLE events_seen (event_key TEXT PRIMARY KEY, until_ms INTEGER NOT NULL)",
+    "CREATE INDEX events_seen_by_time ON events_seen (until_ms)",
+)
+
+VERSIONS = (_RUNS, (*_OPEN_RUNS, *_QUEUE, *_LEDGER), _PAUSES, _LOOKS)

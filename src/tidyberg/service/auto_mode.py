@@ -64,26 +64,27 @@ class AutoMode:
         due_ms = self.service.now_ms() // every_ms * every_ms
         if (ledger.last_due(_LOOKS) or 0) >= due_ms:
             return
-        with self._turn() as still_mine:
+        with self.turn() as still_mine:
             if still_mine is None or (ledger.last_due(_LOOKS) or 0) >= due_ms:
                 return
             tables = self._tables(auto)
             ledger.advance(_LOOKS, due_ms)
             part = turn(tables, due_ms // every_ms, auto.max_tables_per_look * _CHECKS_PER_PLAN)
-            self._look_over(auto, part, due_ms, still_mine)
+            self.look_over(auto, part, due_ms, still_mine)
 
-    def _look_over(self, auto: Auto, tables: list[TableRef], due_ms: int, still_mine: Callable[[], bool]) -> None:
+    def look_over(self, auto: Auto, tables: list[TableRef], due_ms: int, still_mine: Callable[[], bool]) -> bool:
+        """Looks at these tables and submits jobs. Returns False if nothing was decided: no budget, or no lease."""
         memory_gb = self.service.control.resources.memory_gb
         left = Spending(auto.max_dollars_per_day, auto.max_gb_hours_per_day).less(*spent(self._of_today(), memory_gb))
         if left.is_used_up:
             log.info("auto: the budget of the day is used up")
-            return
+            return False
         looked_at = [found for ref in tables if still_mine() and (found := self._facts(ref)) is not None]
         promising = worth_planning(looked_at, self._decided_lately(), auto.max_tables_per_look)
         planned = [candidate for one in promising if still_mine() and (candidate := self._plan(one)) is not None]
         if not still_mine():
             log.warning("auto: another replica took over, this look is dropped")
-            return
+            return False
         for choice in choose(planned, left, memory_gb=memory_gb, max_payback_scans=auto.max_payback_scans):
             facts = choice.candidate.facts
             verb = "taken" if choice.is_taken else "left"
@@ -92,6 +93,7 @@ class AutoMode:
                 self._submit(choice, due_ms)
             if choice.code not in ("budget", "waiting"):  # these may be selected later without a new commit
                 self._decided[facts.table] = (facts.snapshot_id, self.service.now_ms())
+        return True
 
     def _submit(self, choice: AutoDecision, due_ms: int) -> None:
         facts, estimate = choice.candidate.facts, choice.candidate.estimate
@@ -165,7 +167,7 @@ class AutoMode:
                 return
 
     @contextmanager
-    def _turn(self) -> Iterator[Callable[[], bool] | None]:
+    def turn(self) -> Iterator[Callable[[], bool] | None]:
         """Takes the lease, so that no two replicas spend the same budget. Yields a function that checks the lease."""
         store, holder = self.service.records.store, str(uuid.uuid4())
         held = store.acquire(_TURN, holder, this_process(), now_ms=self.service.now_ms(), ttl_ms=_TURN_MS)
@@ -202,11 +204,11 @@ def _facts_of(table: Table, ref: TableRef, target_file_size: int, now_ms: int) -
         files=number("total-data-files"),
         bytes=number("total-files-size"),
         delete_files=number("total-delete-files"),
-        commits_last_day=sum(not _is_compaction(snapshot) for snapshot in recent),
+        commits_last_day=sum(not is_compaction(snapshot) for snapshot in recent),
         target_file_size=target_file_size,
     )
 
 
-def _is_compaction(snapshot: Snapshot) -> bool:
+def is_compaction(snapshot: Snapshot) -> bool:
     summary = snapshot.summary
     return summary is not None and (summary.operation.value == "replace" or summary[JOB_ID] is not None)

@@ -38,6 +38,8 @@ from tidyberg.service.audit_log import AuditLog
 from tidyberg.service.background_loop import BackgroundLoop
 from tidyberg.service.catalog_lookup import CatalogLookup
 from tidyberg.service.estimates import Estimates
+from tidyberg.service.event_inbox import EventInbox, EventsTaken
+from tidyberg.service.event_parsing import ReceivedEvent
 from tidyberg.service.housekeeping import Housekeeping
 from tidyberg.service.identifiers import is_id, table_ref
 from tidyberg.service.kinds import KINDS, kind_of
@@ -107,6 +109,7 @@ class Service:
         if notifications.webhooks:
             self.loops.append(BackgroundLoop("notifications", self.notifier.look_for_waiting, NOTIFIER_SECONDS))
         self.pauses = Pauses(self.records.ledger, self._audit, self.access, self.now_ms)
+        self._event_inbox = EventInbox(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
         self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
 
     def start(self) -> None:
@@ -271,6 +274,19 @@ class Service:
 
     def delete_schedule(self, schedule_id: str, who: Principal) -> None:
         self._schedules.delete(schedule_id, who)
+
+    def receive(self, events: Sequence[ReceivedEvent], who: Principal) -> EventsTaken:
+        """Takes events of commits. Looks at their tables follow later."""
+        return self._event_inbox.receive(events, who, lambda event: self._table_of(event, who))
+
+    def _table_of(self, event: ReceivedEvent, who: Principal) -> TableRef:
+        catalog = self._event_catalog(event.catalog or "")
+        return self.resolve(event.table, catalog, None, who=who)
+
+    def _event_catalog(self, named: str) -> str | None:
+        """Returns what the settings call the catalog of an event. If there is only one, it is that one."""
+        known = self.settings.scheduler.events.catalogs.get(named, named)
+        return None if known not in self._catalogs and len(self._catalogs) == 1 else known or None
 
     def audit(self, who: Principal, before: int | None = None, limit: int = 50) -> Sequence[AuditEntry]:
         self.access.require(who, Role.ADMIN)

@@ -34,6 +34,25 @@ class Auto(Section):
         return self
 
 
+class Events(Section):
+    """Takes events of commits, and looks at the tables that they name. A look decides as `auto` does."""
+
+    enabled: bool = False
+    catalogs: dict[str, str] = Field(
+        default_factory=dict,
+        description="What events call a catalog (a warehouse id, a prefix or a name), and its name in the settings.",
+    )
+    types: tuple[str, ...] = Field(
+        (), description="More types of CloudEvents that report a commit, beside those of Lakekeeper and Polaris."
+    )
+    debounce_seconds: int = Field(
+        60, ge=0, le=86_400, description="A look waits until its table had no event for so long."
+    )
+    max_wait_seconds: int = Field(600, ge=0, le=86_400, description="It waits no longer than this for a quiet moment.")
+    cooldown_seconds: int = Field(600, ge=0, le=604_800, description="The least time between two looks at a table.")
+    remember_hours: int = Field(24, ge=1, le=720, description="A repeated event is ignored for so long.")
+
+
 class SchedulerSettings(Section):
     enabled: bool = Field(True, description="Whether this service submits scheduled jobs.")
     default_schedule: CronLine | None = Field(
@@ -54,3 +73,10 @@ class SchedulerSettings(Section):
         300, ge=60, description="How late a job may be submitted. After that, its time counts as missed."
     )
     auto: Auto = Auto()
+    events: Events = Events()
+
+    @model_validator(mode="after")
+    def _events_have_a_budget(self) -> "SchedulerSettings":
+        if self.events.enabled and self.auto.max_dollars_per_day is None and self.auto.max_gb_hours_per_day is None:
+            raise ValueError("events need the budget of auto: set auto.max_dollars_per_day or max_gb_hours_per_day")
+        return self

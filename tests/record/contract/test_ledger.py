@@ -8,6 +8,7 @@ import pytest
 from tests.builders.job_stores import Open
 from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
 from tidyberg.model.table import TableRef
+from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.ledger import Ledger
 from tidyberg.record.records import Records
 
@@ -173,3 +174,35 @@ def test_a_table_has_one_pause_until_it_is_deleted(ledger: Ledger) -> None:
     assert ledger.delete_pause(one)
     assert not ledger.delete_pause(one)
     assert ledger.pause(one) is None
+
+
+def test_an_event_is_remembered_until_its_time(ledger: Ledger) -> None:
+    now_ms = wall_clock_ms()
+    assert not ledger.has_event("a", now_ms=now_ms)
+    ledger.remember_event("a", now_ms=now_ms, until_ms=now_ms + 60_000)
+    assert ledger.has_event("a", now_ms=now_ms)
+    assert not ledger.has_event("b", now_ms=now_ms)
+    assert not ledger.has_event("a", now_ms=now_ms + 60_000)
+
+
+def test_a_look_is_postponed_but_not_beyond_its_latest_time(ledger: Ledger) -> None:
+    ledger.want_look("x", due_ms=10, latest_ms=25)
+    ledger.want_look("y", due_ms=5, latest_ms=5)
+    assert ledger.due_looks(9, 10) == [("y", 5)]
+    assert ledger.due_looks(10, 10) == [("y", 5), ("x", 10)]
+    assert ledger.due_looks(10, 1) == [("y", 5)]
+    ledger.want_look("x", due_ms=20, latest_ms=35)
+    assert ledger.due_looks(10, 10) == [("y", 5)]
+    ledger.want_look("x", due_ms=30, latest_ms=45)
+    assert ledger.due_looks(100, 10) == [("y", 5), ("x", 25)]
+
+
+def test_a_look_that_was_wanted_again_meanwhile_is_not_dropped(ledger: Ledger) -> None:
+    ledger.want_look("x", due_ms=10, latest_ms=100)
+    ledger.want_look("x", due_ms=20, latest_ms=100)
+    assert not ledger.drop_look("x", 10)
+    assert ledger.drop_look("x", 20)
+    assert not ledger.drop_look("x", 20)
+    assert ledger.due_looks(1000, 10) == []
+    ledger.want_look("x", due_ms=300, latest_ms=400)
+    assert ledger.due_looks(1000, 10) == [("x", 300)], "the latest time of a dropped look is gone"
