@@ -92,10 +92,7 @@ bench: check-java setup ## the core scenarios, about 5 minutes: tidyberg (also o
 bench-full: check-java setup ## all scenarios, about half an hour and 10 GB of disk
 	@$(BIN)/python -m benchmarks.run --full
 
-bench-lambda-zip: setup ## build/tidyberg-lambda.zip for AWS Lambda, without Spark; tells its size
-	@sh scripts/build-lambda.sh "$(VENV)"
-
-docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
+bench-docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
 	@$(BIN)/python -m benchmarks.publish $(wildcard bench-results/*.json)
 
 bench-load: setup ## 200 submissions a second against a service, on SQLite and on Redis; latencies and memory

@@ -18,7 +18,7 @@ _HINT = 'Send an HTTP event, a scheduled event, or a request such as {"tables": 
 _DEEPEST = 64
 
 
-class BodyTooLarge(BadInput):
+class EventTooLarge(BadInput):
     code = "body-too-large"
     http_status = 413
 
@@ -57,7 +57,7 @@ class HttpCall:
         if self.body is None or not self.body:
             raise BadInput("The request has no body.", hint='Send a JSON object such as {"operation": "QUERY", …}.')
         if len(self.body) > LARGEST_BODY:
-            raise BodyTooLarge(
+            raise EventTooLarge(
                 f"The body has {len(self.body):,} bytes; the limit is {LARGEST_BODY:,}.", hint="Send it in parts."
             )
         return parse_object(self.body, "The body")

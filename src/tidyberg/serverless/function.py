@@ -13,7 +13,7 @@ from tidyberg.errors import BadInput, InternalError, TidybergError, Transient, U
 from tidyberg.execute.time_budget import TimeBudget, within
 from tidyberg.model.options import Calibration
 from tidyberg.model.words import plural
-from tidyberg.serverless.events import LARGEST_BODY, BodyTooLarge, HttpCall, JobCall, is_http, parse_event
+from tidyberg.serverless.events import LARGEST_BODY, EventTooLarge, HttpCall, JobCall, is_http, parse_event
 from tidyberg.serverless.jobs import TableJobs
 from tidyberg.serverless.limits import Deadline, FunctionSize
 from tidyberg.settings.load import load_settings
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _HOME = "/tmp/tidyberg"  # noqa: S108 - nothing else is writable in a sandbox, and nobody else uses it
 _LEASE_MS = 20_000  # the next invocation need not wait longer for the table of a killed one
-_TOO_LARGE = BodyTooLarge(f"The answer is larger than {LARGEST_BODY:,} bytes.", hint="Ask for fewer rows.")
+_TOO_LARGE = EventTooLarge(f"The answer is larger than {LARGEST_BODY:,} bytes.", hint="Ask for fewer rows.")
 _DATABASE, _HEALTH = "database", "health"
 
 
@@ -130,7 +130,7 @@ class NotFound(BadInput):
     http_status = 404
 
 
-class MethodNotAllowed(BadInput):
+class WrongMethod(BadInput):
     code = "method-not-allowed"
     http_status = 405
 
@@ -172,7 +172,7 @@ def error_body(error: TidybergError, scrub: Callable[[str], str]) -> dict[str, A
 
 def _check_method(call: HttpCall, method: str) -> None:
     if call.method != method:
-        raise MethodNotAllowed(f"{call.path} does not take {call.method}.", hint=f"Send {method}.")
+        raise WrongMethod(f"{call.path} does not take {call.method}.", hint=f"Send {method}.")
 
 
 def _usual_speed() -> float:
