@@ -38,9 +38,10 @@ find "$target/pyarrow" \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -na
 rm -f "$target"/pyarrow/libarrow_flight* "$target"/pyarrow/libarrow_python_flight* "$target"/pyarrow/_flight* \
   "$target"/pyarrow/gandiva* "$target"/pyarrow/libgandiva*
 
-# Debug symbols are a tenth of the size. Files of another machine's architecture keep theirs.
+# Some libraries still have their debug symbols. Those below *.libs were patched, and strip would damage them.
 if command -v strip >/dev/null 2>&1; then
-  find "$target" -name '*.so*' -exec strip --strip-unneeded {} + 2>/dev/null || true
+  find "$target" -name '*.libs' -prune -o -name '*.so' \( -path '*/zstandard/*' -o -path '*/sqlalchemy/*' -o -name 'pyroaring*' \) \
+    -exec strip --strip-unneeded {} + 2>/dev/null || true
 fi
 rm -f "$target"/zstandard/_cffi*  # the C backend is used
 

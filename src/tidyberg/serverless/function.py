@@ -130,7 +130,7 @@ class NotFound(BadInput):
     http_status = 404
 
 
-class WrongMethod(BadInput):
+class EventMethodNotAllowed(BadInput):
     code = "method-not-allowed"
     http_status = 405
 
@@ -172,7 +172,7 @@ def error_body(error: TidybergError, scrub: Callable[[str], str]) -> dict[str, A
 
 def _check_method(call: HttpCall, method: str) -> None:
     if call.method != method:
-        raise WrongMethod(f"{call.path} does not take {call.method}.", hint=f"Send {method}.")
+        raise EventMethodNotAllowed(f"{call.path} does not take {call.method}.", hint=f"Send {method}.")
 
 
 def _usual_speed() -> float:
