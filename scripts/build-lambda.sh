@@ -31,18 +31,24 @@ fi
 "$uv" pip install --quiet --link-mode copy --no-deps --python-version "$python" --target "$target" build/wheel/tidyberg-*.whl
 rm -rf build/wheel "$target.txt"
 
-# Arrow's remote procedure calls and query exchange, headers, sources and test suites are never loaded.
+# Arrow's remote procedure calls, headers, sources and test suites are never loaded.
 rm -rf "$target/pyarrow/include" "$target/pyarrow/src" "$target/pyarrow/includes" "$target/bin"
 find "$target" -type d \( -name tests -o -name __pycache__ \) -prune -exec rm -rf {} +
 find "$target/pyarrow" \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h' -o -name '*.cc' \) -delete
 rm -f "$target"/pyarrow/libarrow_flight* "$target"/pyarrow/libarrow_python_flight* "$target"/pyarrow/_flight* \
-  "$target"/pyarrow/libarrow_substrait* "$target"/pyarrow/_substrait* "$target"/pyarrow/gandiva* "$target"/pyarrow/libgandiva*
+  "$target"/pyarrow/gandiva* "$target"/pyarrow/libgandiva*
 
-# Debug symbols are a tenth of the size. Files of another machine's architecture keep theirs.
+# Some libraries still have their debug symbols. Those below *.libs were patched, and strip would damage them.
 if command -v strip >/dev/null 2>&1; then
-  find "$target" -name '*.so*' -exec strip --strip-unneeded {} + 2>/dev/null || true
+  find "$target" -name '*.libs' -prune -o -name '*.so' \( -path '*/zstandard/*' -o -path '*/sqlalchemy/*' -o -name 'pyroaring*' \) \
+    -exec strip --strip-unneeded {} + 2>/dev/null || true
 fi
 rm -f "$target"/zstandard/_cffi*  # the C backend is used
+
+# What was removed must not be missing. Only the same version of Python can try.
+if [ "$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = "$python" ]; then
+  "$venv/bin/python" -B -I -S -c "import sys; sys.path.insert(0, '$target'); import tidyberg.serverless.preload"
+fi
 
 unzipped=$(du -sm --apparent-size "$target" | cut -f1)
 (cd "$target" && "$root/$venv/bin/python" -m zipfile -c ../tidyberg-lambda.zip .)
