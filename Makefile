@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # If it is set, each of the hundreds of processes that tests start compiles all imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-kill test-replicas test-lambda test-long mutants lint format lock build image test-image test-helm lambda-zip docs bench bench-full bench-docs bench-load clean check-java
+.PHONY: help setup demo test test-fast test-kill test-replicas test-lambda test-integrations test-long mutants lint format lock build image test-image test-helm lambda-zip docs bench bench-full bench-docs bench-load clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ mutants: setup ## break each rule of the format in a copy of the code: a test mu
 test-fast: setup ## only the tests that need no Spark session and no Java
 	$(BIN)/pytest -m "not spark and not oracle and not slow"
 
+test-integrations: setup ## the integrations with Airflow, in virtual environments of their own, against a real service
+	$(BIN)/python integrations/run_tests.py
+
 lint: setup ## ruff, mypy strict, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -109,7 +112,7 @@ bench-load: setup ## 200 submissions a second against a service, on SQLite and o
 	@$(BIN)/python -m benchmarks.load
 
 clean: ## remove the virtual environment, caches, coverage data and built files
-	rm -rf $(VENV) dist build site htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf $(VENV) .venv-integrations dist build site htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
 	  .import_linter_cache .hypothesis bench-results spark-warehouse
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

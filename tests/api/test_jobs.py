@@ -1,5 +1,6 @@
 """Jobs through the API: the response formats of the contract, and the life of a job."""
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -63,6 +64,16 @@ def test_only_the_table_is_required(client: httpx.Client, path: str) -> None:
     assert answer.status_code == 202, answer.text
     job = client.get(f"/jobs/{answer.json()['job_id']}").json()
     assert (job["namespace"], job["table"], job["strategy"]) == ("public", "sales", "time_series")
+
+
+def test_a_task_of_airflow_that_posts_by_itself_submits_a_job(client: httpx.Client) -> None:
+    """The HTTP operator of Airflow sends this text with this header."""
+    data = json.dumps(
+        {"table": "sales", "strategy": "time-series", "options": {"target_file_size": "1GB", "max_cost": 10.0}}
+    )
+    answer = client.post("/api/v1/compact", content=data, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["job_id"]
 
 
 def test_option_aliases_are_accepted(client: httpx.Client) -> None:
