@@ -22,9 +22,6 @@ without='pyspark|py4j|pandas|grpcio|grpcio-status|googleapis-common-protos|proto
 without="$without|fastapi|starlette|uvicorn|uvloop|httptools|h11|httpcore|httpx|anyio|pyjwt|cryptography|cffi|pycparser"
 without="$without|rich|pygments|markdown-it-py|mdurl|typer|shellingham|annotated-doc|prometheus-client|colorama|tzdata"
 grep -Ev "^($without)==" requirements-runtime.lock | grep -v '^ *#' > "$target.txt"
-if [ "${LAMBDA_OPERATIONS:-}" = 1 ]; then  # QUERY needs it
-  grep '^duckdb==' requirements.lock >> "$target.txt"
-fi
 "$uv" pip install --quiet --link-mode copy --no-deps --only-binary :all: --python-version "$python" --python-platform "$platform" \
   --target "$target" --requirement "$target.txt"
 "$uv" build --quiet --wheel --out-dir build/wheel .
