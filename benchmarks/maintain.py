@@ -15,6 +15,7 @@ seconds are those of the steps alone. Scan times are those of PyIceberg, which n
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,7 @@ DAY_MS = 86_400_000
 _KEPT_DAYS, _ORPHAN_DAYS = 5, 3
 _ORPHANS = 50
 _COMMITS_PER_DELETE = 40
+_LAST_UPDATED = re.compile(r'("last-updated-ms":\s*)\d+')
 _MB = 1024 * 1024
 
 
@@ -120,6 +122,10 @@ def _date_back(table: Table, stream: Stream, now_ms: int) -> None:
         {"snapshot-id": snapshot["snapshot-id"], "timestamp-ms": snapshot["timestamp-ms"]}
         for snapshot in snapshots[-1:]
     ]
+    moments = _date_metadata_back(path.parent, stream, now_ms)
+    document["last-updated-ms"] = max(moments.values())
+    for entry in document["metadata-log"]:
+        entry["timestamp-ms"] = moments[entry["metadata-file"].rpartition("/")[2]]
     path.write_text(json.dumps(document))
     files = sorted((file for file in Path(local_path(table.location())).rglob("*") if file.is_file()), key=_written)
     for number, file in enumerate(files):
@@ -127,6 +133,16 @@ def _date_back(table: Table, stream: Stream, now_ms: int) -> None:
         if file.name.startswith("crashed-"):
             moment = now_ms / 1000 - 6 * 86_400
         os.utime(file, (moment, moment))
+
+
+def _date_metadata_back(directory: Path, stream: Stream, now_ms: int) -> dict[str, int]:
+    """Returns the new time of each metadata file. Only its own is changed in it, and not those in its log."""
+    files = sorted(directory.glob("*.metadata.json"))
+    moments = {}
+    for number, file in enumerate(files, start=1):
+        moments[file.name] = round(now_ms - stream.days * DAY_MS * (1 - number / len(files)))
+        file.write_text(_LAST_UPDATED.sub(rf"\g<1>{moments[file.name]}", file.read_text(), count=1))
+    return moments
 
 
 def _written(path: Path) -> float:

@@ -12,9 +12,12 @@ either, then that one was committed somewhere, and only the third reason is left
 """
 
 import gzip
-from collections.abc import Callable, Collection, Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.exceptions import ValidationError
@@ -76,31 +79,52 @@ class UnloggedState:
 
     path: str
     key: str
-    metadata: TableMetadata
+    document: Mapping[str, Any]
     log: tuple[str, ...]  # keys of the files that it builds on, oldest first
+
+    @property
+    def last_updated_ms(self) -> int:
+        return int(self.document["last-updated-ms"])
+
+    @property
+    def sequence_number(self) -> int:
+        return int(self.document.get("last-sequence-number") or 0)  # version 1 has none
+
+    @cached_property
+    def metadata(self) -> TableMetadata:
+        """Validating it takes several times as long as reading it, and most states are not looked at that closely."""
+        try:
+            return TableMetadataUtil.parse_obj(dict(self.document))
+        except (ValueError, ValidationError) as error:
+            raise _unreadable(self.path, error) from error
 
     def unknown_base(self, history: KnownHistory) -> str | None:
         """A metadata file that this one builds on and the table does not know: it was committed elsewhere."""
         known = [number for number, key in enumerate(self.log) if key in history.keys]
         if known:
-            after = self.metadata.metadata_log[known[-1] + 1 :]
-            return after[-1].metadata_file if after else None
+            after = self._entries[known[-1] + 1 :]
+            return str(after[-1]["metadata-file"]) if after else None
         # Its log has nothing in common with the table's. That is also so of files that just fell out of the log.
-        base = self.metadata.metadata_log[-1] if self.log else None
-        return base.metadata_file if base is not None and base.timestamp_ms > history.oldest_ms + _CLOCKS_MS else None
+        base = self._entries[-1] if self.log else None
+        is_base_new = base is not None and base["timestamp-ms"] > history.oldest_ms + _CLOCKS_MS
+        return str(base["metadata-file"]) if base is not None and is_base_new else None
+
+    @property
+    def _entries(self) -> Sequence[Mapping[str, Any]]:
+        entries: Sequence[Mapping[str, Any]] = self.document.get("metadata-log") or ()
+        return entries
 
     def fell_out_of(self, history: KnownHistory) -> bool:
         """Whether it is part of the table's own history, from before its log: it builds on nothing in the log."""
-        is_old = self.metadata.last_updated_ms <= history.oldest_ms + _CLOCKS_MS
+        is_old = self.last_updated_ms <= history.oldest_ms + _CLOCKS_MS
         return is_old and history.keys.isdisjoint(self.log)
 
     def is_newer(self, history: KnownHistory) -> bool:
         """Whether it follows the current state, or was made after it."""
-        metadata = self.metadata
         return (
             self.log[-1:] == (history.current,)
-            or metadata.last_updated_ms > history.newest_ms
-            or _sequence_number(metadata) > history.sequence_number
+            or self.last_updated_ms > history.newest_ms
+            or self.sequence_number > history.sequence_number
         )
 
     def named_files(
@@ -164,16 +188,21 @@ def _read_state(io: FileIO, path: str, check: Callable[[], None]) -> UnloggedSta
     except DamagedFile:
         return None  # deleted since it was listed
     try:
-        text = gzip.decompress(content) if content[:2] == _GZIP else content
-        metadata = TableMetadataUtil.parse_raw(text.decode())
-    except (ValueError, OSError, EOFError, ValidationError) as error:
-        raise DamagedFile(
-            f"{path} is not a metadata file that can be read: {error}.",
-            hint="It has the id of this table, so files that it names may be needed. If it was never committed, "
-            "delete it.",
-        ) from error
-    (key, *log) = keys_of([path, *(entry.metadata_file for entry in metadata.metadata_log)])
-    return UnloggedState(path, key, metadata, tuple(log))
+        document = json.loads(gzip.decompress(content) if content[:2] == _GZIP else content)
+        log = [str(entry["metadata-file"]) for entry in document.get("metadata-log") or ()]
+        (key, *keys) = keys_of([path, *log])
+        state = UnloggedState(path, key, document, tuple(keys))
+        _ = state.last_updated_ms, state.sequence_number, [int(entry["timestamp-ms"]) for entry in state._entries]
+    except (AttributeError, EOFError, LookupError, OSError, TypeError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return state
+
+
+def _unreadable(path: str, error: Exception) -> DamagedFile:
+    return DamagedFile(
+        f"{path} is not a metadata file that can be read: {error}.",
+        hint="It has the id of this table, so files that it names may be needed. If it was never committed, delete it.",
+    )
 
 
 def keys_of(paths: Sequence[str]) -> list[str]:
