@@ -16,6 +16,7 @@ TOGETHER = {
     "s3": ("tests/s3/",),
     "archive": ("tests/execute/test_class_archive.py",),
     "spark": ("tests/execute/test_spark_local.py",),
+    "operator": ("tests/operator/test_reconcile.py",),
     "cluster": ("tests/execute/test_spark_cluster.py",),
 }
 

@@ -40,7 +40,9 @@ class Container:
         """Returns the command line on this machine."""
         variables = [part for name, value in (environ or {}).items() for part in ("--env", f"{name}={value}")]
         volumes = [part for here, there in (mounts or {}).items() for part in ("--volume", f"{here}:{there}")]
-        return ["buildah", "run", "--user", self.config["User"], *variables, *volumes, self.name, "--", *arguments]
+        # Docker and Kubernetes make the name of a container resolvable, which Spark needs. buildah does not.
+        known = ["--hostname", "localhost", "--user", self.config["User"]]
+        return ["buildah", "run", *known, *variables, *volumes, self.name, "--", *arguments]
 
     def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -18,6 +18,8 @@ from tidyberg.operator.status import PolicyCondition, changes, conditions, debt_
 FINALIZER = f"{GROUP}/schedule"
 # Settings of the service or its keys must change first, which takes people minutes.
 _REFUSED_RETRY_SECONDS = 60.0
+_LEAST_LIST_SECONDS = 5.0
+_LOOKS_PER_LIST = 5
 
 _log = logging.getLogger(__name__)
 
@@ -38,10 +40,20 @@ class Policies:
     options: OperatorOptions
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
-        kopf.on.startup(registry=registry)(configure)
+        kopf.on.startup(registry=registry)(self.configure)
         kopf.on.login(registry=registry)(log_in)
         for kind in POLICY_KINDS:
             self._register(registry, kind)
+
+    async def configure(self, settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.persistence.finalizer = FINALIZER
+        # The status has a schema, so kopf keeps its own notes in annotations.
+        settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
+        settings.posting.level = logging.WARNING
+        settings.networking.request_timeout = 30.0
+        # All policies are listed again after this time, so that a lost event delays a change and never loses it.
+        settings.watching.client_timeout = max(_LEAST_LIST_SECONDS, _LOOKS_PER_LIST * self.options.every_seconds)
 
     def _register(self, registry: kopf.OperatorRegistry, kind: PolicyKind) -> None:
         where: Any = {"group": GROUP, "version": VERSION, "plural": kind.plural, "registry": registry}
@@ -143,12 +155,3 @@ def _lock(memo: Any) -> asyncio.Lock:
 def log_in(**arguments: Any) -> kopf.ConnectionInfo | None:
     """Uses the service account of the pod, or the kubeconfig of a person who runs the operator elsewhere."""
     return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
-
-
-async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-    settings.persistence.finalizer = FINALIZER
-    # The status has a schema, so kopf keeps its own notes in annotations.
-    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
-    settings.posting.level = logging.WARNING
-    settings.networking.request_timeout = 30.0
