@@ -187,13 +187,13 @@ def test_senders_need_a_role_and_their_own_tables(make: Make, warehouse: Warehou
     replica = make(tenants={"a": {"namespaces": ["db"]}, "b": {"namespaces": ["other"]}})
     mine, other = (Principal("sender", Role.OPERATOR, tenant) for tenant in "ab")
     assert replica.send("1", who=mine).accepted == 1
-    for who, event in (
-        (other, {}),
-        (mine, {"table": "", "location": "s3://b/t/metadata/1.metadata.json"}),
-        (Principal("reader", Role.VIEWER), {}),
+    for who, table, location in (
+        (other, "db.events", ""),
+        (mine, "", "s3://b/t/metadata/1.metadata.json"),
+        (Principal("reader", Role.VIEWER), "db.events", ""),
     ):
         with pytest.raises(AccessDenied):
-            replica.send("2", who=who, **event)
+            replica.send("2", table, who, location=location)
     entries = replica.service.audit(LOCAL)
     assert {(entry.action, entry.outcome) for entry in entries} == {
         ("event.receive", "allowed"),
