@@ -16,12 +16,12 @@ from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
-from tidyberg.observe.engine_reads import EngineReads
 from tidyberg.record.store import JobStore
 from tidyberg.telemetry.traces import Tracer
 
 if TYPE_CHECKING:
     from tidyberg.control.recovery import Recovery
+    from tidyberg.observe.engine_reads import EngineReads
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Services:
     scrub: Callable[[str], str]  # I12: removes secrets from error messages
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
-    engine_reads: EngineReads | None = None  # for huge tables; None: this process reads all metadata itself
+    engine_reads: "EngineReads | None" = None  # for huge tables; None: this process reads all metadata itself
 
 
 @dataclass(frozen=True)

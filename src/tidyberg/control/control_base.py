@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Self
 from pyiceberg.catalog import Catalog
 
 from tidyberg.control.context import JobPolicy, Services
-from tidyberg.control.engine_reads import engine_reads
 from tidyberg.control.lease import LEASE_MS
 from tidyberg.control.planner import Planner
 from tidyberg.execute.engine import Engine, StartsInBackground
@@ -23,7 +22,6 @@ from tidyberg.model.options import Prices, Resources
 from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
-from tidyberg.observe.engine_reads import EngineReads
 from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.store import JobStore
 from tidyberg.redact import redact_text
@@ -32,6 +30,7 @@ from tidyberg.telemetry.traces import Span, Tracer, Value
 
 if TYPE_CHECKING:
     from tidyberg.control.dead_jobs import DeadJobs
+    from tidyberg.observe.engine_reads import EngineReads
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -108,6 +107,8 @@ class ControlBase:
     def _services(self) -> Services:
         reads: EngineReads | None = None
         if self.engine_reads_above is not None and self.engine_lists_above is not None:
+            from tidyberg.control.engine_reads import engine_reads
+
             reads = engine_reads(self._get_engine, self.engine_reads_above, self.engine_lists_above)
         return Services(
             self.store, self.cache, self.retry, self.prices, self.tracer, self.scrub, self.now_ms, self.sleep, reads
