@@ -13,7 +13,6 @@ import pytest
 from tests.api.conftest import settings_of
 from tidyberg import errors
 from tidyberg.api import refusals
-from tidyberg.settings.operations import OperationSettings
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
 
@@ -41,8 +40,9 @@ def run(command: str, variables: dict[str, str]) -> str:
 
 @pytest.fixture
 def settings(warehouse: Warehouse, tmp_path: Path) -> Settings:
-    enabled = OperationSettings(enabled=True)
-    return settings_of(warehouse, tmp_path).model_copy(update={"operations": enabled})
+    scheduler = {"auto": {"max_dollars_per_day": 5.0}, "events": {"enabled": True}}
+    switched_on = {"operations": {"enabled": True}, "scheduler": scheduler}
+    return Settings.model_validate({**settings_of(warehouse, tmp_path).model_dump(exclude_unset=True), **switched_on})
 
 
 def test_every_example_works_and_every_operation_has_one(client: httpx.Client) -> None:
