@@ -87,8 +87,8 @@ def _schedule(client: httpx.Client) -> str:
     return str(client.post("/api/v1/schedules", json=SCHEDULE, headers=bearer(OPERATOR)).json()["schedule_id"])
 
 
-# For each changing route: the name of the action, a request that succeeds, and one that fails. Events cannot fail: those
-# that lead to nothing are accepted and ignored.
+# For each changing route: the name of the action, a request that succeeds, and one that fails. Events cannot fail:
+# those that lead to nothing are accepted and ignored.
 CALLS: dict[tuple[str, str], tuple[str, Callable[[httpx.Client], tuple[str, Any]], tuple[str, Any] | None]] = {
     ("POST", "/api/v1/compact"): (
         "job.submit", lambda client: ("/api/v1/compact", JOB), ("/api/v1/compact", {"table": "public.nothing"})),
