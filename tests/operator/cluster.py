@@ -17,7 +17,7 @@ import yaml
 from tidyberg.operator.definitions import definitions
 from tidyberg.operator.handlers import FINALIZER
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 NAMESPACE = "lake"
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.builders.api import serving
-from tests.operator.cluster import Cluster, is_ready, is_refused
+from tests.operator.cluster import PATIENCE_SECONDS, Cluster, is_ready, is_refused
 from tests.operator.conftest import OperatorProcess, StartOperator
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service
@@ -97,20 +97,29 @@ def test_an_unchanged_schedule_is_not_saved_again_and_a_lost_one_comes_back(
 ) -> None:
     """Saving a schedule forgets due times that were missed."""
     cluster.create(COMPACTIONS, "kept", SPEC)
-    schedule_id = cluster.until(COMPACTIONS, "kept", is_ready)["scheduleId"]
-    saves = saves_of(url, schedule_id)
-    version = version_of(cluster, "kept")
-    wait_for_looks()
+    status = cluster.until(COMPACTIONS, "kept", lambda found: is_ready(found) and "debt" in found)
+    schedule_id = status["scheduleId"]
+    saves, began, settled = saves_of(url, schedule_id), time.monotonic(), False
+    while not settled:  # kopf still notes what it has handled
+        assert time.monotonic() < began + PATIENCE_SECONDS, "an unchanged status was written again and again"
+        version = version_of(cluster, "kept")
+        time.sleep(2.5)  # the operator looks at the policies every half second
+        settled = version_of(cluster, "kept") == version
     assert saves_of(url, schedule_id) == saves
-    assert version_of(cluster, "kept") == version, "an unchanged status was written again"
 
     client.delete_schedule(schedule_id)
-    wait_for_looks()
-    assert client.schedule(schedule_id).cron == SPEC["schedule"]
+    until_planned(client, schedule_id)
 
     client.save_schedule(client.schedule(schedule_id).model_copy(update={"cron": "1 1 1 1 *"}))
-    wait_for_looks()
-    assert client.schedule(schedule_id).cron == SPEC["schedule"]
+    until_planned(client, schedule_id)
+
+
+def until_planned(client: Client, schedule_id: str) -> None:
+    """Waits until the service has the schedule as the policy wants it."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while SPEC["schedule"] not in [one.cron for one in client.schedules() if one.schedule_id == schedule_id]:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
 
 
 def saves_of(url: str, schedule_id: str) -> int:
@@ -122,11 +131,6 @@ def version_of(cluster: Cluster, name: str) -> str:
     found = cluster.get(COMPACTIONS, name)
     assert found is not None
     return str(found["metadata"]["resourceVersion"])
-
-
-def wait_for_looks() -> None:
-    """Waits for several looks at the policies, which come every half second."""
-    time.sleep(2.5)
 
 
 @pytest.mark.parametrize(
