@@ -242,8 +242,9 @@ def _java(order: Order, scratch: Path) -> Callable[[str], dict[str, float]]:
     from benchmarks.java import open_small_session
 
     session = open_small_session(Path(order.directory), order.threads, scratch)
-    cutoff = order.now_ms - _KEPT_DAYS * DAY_MS
-    orphans = order.now_ms - _ORPHAN_DAYS * DAY_MS
+    now_ms = int(time.time() * 1000)  # tidyberg counts from now too
+    cutoff = now_ms - _KEPT_DAYS * DAY_MS
+    orphans = now_ms - _ORPHAN_DAYS * DAY_MS
 
     def maintain(name: str) -> dict[str, float]:
         calls = {
