@@ -11,6 +11,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from tidyberg.client import Client
+from tidyberg.model.words import plural
 
 TABLE = "public.events"
 FILES, ROWS = 30, 1000
@@ -71,12 +72,12 @@ def main() -> int:
     make_bucket()
     table = write_table(open_catalog())
     before = state(table)
-    show(f"{TABLE} has {before[0]} files and {before[1]:,} rows. The service compacts it.")
+    show(f"{TABLE} has {plural(before[0], 'file')} and {before[1]:,} rows. The service compacts it.")
     with Client(os.environ["TIDYBERG_SERVER"], token=os.environ["TIDYBERG_TOKEN"]) as client:
         created = client.submit(TABLE, strategy="small_files", options={"force": True})
         job = client.wait(created.job_id, timeout_seconds=600)
     after = state(table)
-    show(f"Job {job.job_id} {job.status.value}: {TABLE} has {after[0]} files and {after[1]:,} rows.")
+    show(f"Job {job.job_id} {job.status.value}: {TABLE} has {plural(after[0], 'file')} and {after[1]:,} rows.")
     return 0 if job.status.value == "succeeded" and after[0] < before[0] and after[1] == before[1] else 1
 
 

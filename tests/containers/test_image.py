@@ -128,7 +128,7 @@ def test_a_table_on_s3_is_compacted_through_the_rest_catalog(service: ServedCont
         container.close()
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.search(r"public.events has 30 files and 30,000 rows", ran.stdout)
-    assert re.search(r"succeeded: public.events has 1 files and 30,000 rows", ran.stdout)
+    assert re.search(r"succeeded: public.events has 1 file and 30,000 rows", ran.stdout)
     assert lakehouse.files() == 1
     assert lakehouse.catalog.load_table("public.events").location().startswith("s3://lake/")
 

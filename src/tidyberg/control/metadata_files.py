@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from tidyberg.catalog.errors import catalog_errors
 from tidyberg.catalog.open import load_table
-from tidyberg.commit.loop import CommitLoop
-from tidyberg.commit.properties import PropertyPublisher
 from tidyberg.control.context import Services
+from tidyberg.control.table_properties import set_properties
 from tidyberg.errors import BadInput, TidybergError
 from tidyberg.model.metadata_files import MetadataFiles
 from tidyberg.model.table import TableRef
@@ -43,15 +41,7 @@ class MetadataFileSettings:
     def _set(self, properties: dict[str, str]) -> MetadataFiles:
         table = load_table(self.catalog, self.ref)
         before = dict(table.properties)
-        loop = CommitLoop(
-            self.catalog,
-            self.ref,
-            str(table.metadata.table_uuid),
-            retry=self.services.retry,
-            sleep=self.services.sleep,
-        )
-        with catalog_errors(self.ref.catalog, what=str(self.ref)):
-            published = PropertyPublisher(loop, properties).publish()
+        published = set_properties(self.catalog, self.ref, table, self.services, properties)
         has_changed = any(before.get(name) != value for name, value in properties.items())
         return replace(self._describe(published), has_changed=has_changed)
 

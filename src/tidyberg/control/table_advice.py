@@ -7,10 +7,9 @@ from pyiceberg.catalog import Catalog
 
 from tidyberg.catalog.errors import catalog_errors
 from tidyberg.catalog.open import load_table
-from tidyberg.commit.loop import CommitLoop
-from tidyberg.commit.properties import PropertyPublisher
 from tidyberg.control.complete_snapshots import require_all_snapshots
 from tidyberg.control.context import Services
+from tidyberg.control.table_properties import set_properties
 from tidyberg.model.advice import Advice
 from tidyberg.model.options import Calibration, PlanOptions, Resources
 from tidyberg.model.table import Pinned, TableRef
@@ -44,14 +43,8 @@ class TableAdvice:
             if not advice.properties:
                 return advice
             wanted = {one.name: one.advised for one in advice.properties}
-            loop = CommitLoop(
-                self.catalog,
-                self.ref,
-                str(table.metadata.table_uuid),
-                retry=self.services.retry,
-                sleep=self.services.sleep,
-            )
-            PropertyPublisher(loop, {**wanted, APPLIED_AT: str(self.services.now_ms())}).publish()
+            wanted[APPLIED_AT] = str(self.services.now_ms())
+            set_properties(self.catalog, self.ref, table, self.services, wanted)
         return replace(advice, has_changed=True)
 
     def _adviser(self, pinned: Pinned) -> Adviser:

@@ -1,6 +1,6 @@
 """The time that a process may still run, for platforms that kill a function at its time limit.
 
-The budget is a context variable, because whoever knows it (the function's entry point) is several calls above the
+The budget is a context variable, because the entry point of the function, which knows it, is several calls above the
 engine, and the calls between them, such as table operations, do not depend on it.
 """
 
@@ -39,7 +39,7 @@ class TimeBudget:
         return self.seconds_left <= 0
 
     def has_time_for(self, size: int) -> bool:
-        """Whether a task that reads so many bytes may start.
+        """Returns True if a task that reads so many bytes may start.
 
         As long as no task has finished, a task may start if it could fit: otherwise a wrong guess would start nothing,
         in this run and in every later one.
@@ -53,11 +53,11 @@ class TimeBudget:
         return sum(map(self.is_too_large, sizes))
 
     def is_too_large(self, size: int) -> bool:
-        """Whether the whole budget is not enough for a task that reads so many bytes."""
+        """Returns True if the whole budget is not enough for a task that reads so many bytes."""
         return size / (self._expected * _WORST_GUESS) > self._whole
 
     def wants_commit(self) -> bool:
-        """Whether finished groups should be committed now, because the process may be killed later."""
+        """Returns True if finished groups should be committed now, because the process may be killed later."""
         return time.monotonic() - self._committed >= _COMMIT_SECONDS
 
     def note_commit(self) -> None:

@@ -55,7 +55,7 @@ class WriterSetting:
 
 @dataclass(frozen=True, slots=True)
 class DailyCost:
-    """What the small files of one writer cost a day."""
+    """The costs of one day that the small files of one writer cause."""
 
     files: int
     needed_files: int

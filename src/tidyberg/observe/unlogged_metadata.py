@@ -115,12 +115,12 @@ class UnloggedState:
         return entries
 
     def fell_out_of(self, history: KnownHistory) -> bool:
-        """Whether it is part of the table's own history, from before its log: it builds on nothing in the log."""
+        """Returns True if it is older than the log of the table, and builds on nothing in it."""
         is_old = self.last_updated_ms <= history.oldest_ms + _CLOCKS_MS
         return is_old and history.keys.isdisjoint(self.log)
 
     def is_newer(self, history: KnownHistory) -> bool:
-        """Whether it follows the current state, or was made after it."""
+        """Returns True if it follows the current state, or was made after it."""
         return (
             self.log[-1:] == (history.current,)
             or self.last_updated_ms > history.newest_ms
@@ -132,7 +132,7 @@ class UnloggedState:
     ) -> Iterator[pa.ChunkedArray]:
         """Yields the locations that it names: itself, its statistics, and the files of snapshots that are not known.
 
-        Missing and damaged manifests are left out: whoever uses this state cannot read what they name either.
+        Missing and damaged manifests are left out. A reader of this state cannot read what they name either.
         """
         metadata = self.metadata
         unknown = [one for one in metadata.snapshots if one.snapshot_id not in snapshot_ids]

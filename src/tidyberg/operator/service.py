@@ -1,4 +1,4 @@
-"""What the operator asks of a service: one schedule per policy, its latest job, and the state of its tables."""
+"""Asks a service about one policy: for its schedule, its latest job, and the state of its tables."""
 
 import hashlib
 import json

@@ -16,7 +16,7 @@ READY = "Ready"
 
 @dataclass(frozen=True)
 class PolicyCondition:
-    """Whether the service has the schedule of the policy, or why not."""
+    """Says that the service has the schedule of the policy, or why it has not."""
 
     ready: bool
     reason: str

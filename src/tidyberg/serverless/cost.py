@@ -110,6 +110,6 @@ class MeasuredCostOptimizer:
         return FunctionEstimate(memory_mb, seconds, invocations, dollars, refusal)
 
     def should_use_lambda(self, group_sizes: Sequence[int], files: int, cluster_dollars: float) -> bool:
-        """Whether some size can do it, and is cheaper than the same job on the cluster."""
+        """Returns True if some size can do it, and is cheaper than the same job on the cluster."""
         best = self.best(group_sizes, files)
         return best is not None and best.dollars < cluster_dollars

@@ -75,7 +75,7 @@ class JobCall:
 
 
 def is_http(event: Any) -> bool:
-    """Whether the caller expects an HTTP answer, even if the event is malformed."""
+    """Returns True if the caller expects an HTTP answer, even if the event is malformed."""
     if not isinstance(event, Mapping):
         return False
     request = event.get("requestContext")

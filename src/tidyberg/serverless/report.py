@@ -163,7 +163,7 @@ def not_started(table: str) -> TableReport:
 
 
 def _is_final(failure: TidybergError | None) -> bool:
-    """Whether another invocation with the same limits could not do more."""
+    """Returns True if another invocation with the same limits could not do more."""
     return failure is None or (isinstance(failure, OutOfTime) and failure.too_large >= failure.unfinished)
 
 

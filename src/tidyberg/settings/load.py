@@ -81,7 +81,7 @@ def usual_places(environ: Mapping[str, str]) -> list[Path]:
 
 
 def _is_about_tables(path: Path) -> bool:
-    """Whether a config.yaml has a key that marks it as ours. Other programs keep settings under this name too."""
+    """Returns True if a config.yaml has a key that marks it as ours. Other programs use this name too."""
     try:
         return not _MARKS.isdisjoint(top_level_keys(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError):

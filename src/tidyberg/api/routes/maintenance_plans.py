@@ -18,7 +18,7 @@ router = APIRouter(route_class=AuthenticatedRoute, tags=["plans"])
 
 
 class ExpiryPlanAnswer(BaseModel):
-    """What an expiry would remove."""
+    """An expiry that has not been run: the snapshots and files that it would remove."""
 
     catalog: str
     namespace: str
@@ -33,7 +33,7 @@ class ExpiryPlanAnswer(BaseModel):
 
 
 class StepAnswer(BaseModel):
-    """What one step would do."""
+    """One step of maintenance that has not been run."""
 
     step: str = Field(examples=["expire"])
     verdict: str = Field(description="run, skip, wait or refused.", examples=["run"])
@@ -49,7 +49,7 @@ class PolicyValueAnswer(BaseModel):
 
 
 class MaintenancePlanAnswer(BaseModel):
-    """What `maintain` would do to the table as it is."""
+    """All steps of `maintain`, planned for the table as it is."""
 
     catalog: str
     namespace: str
