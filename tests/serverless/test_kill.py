@@ -1,7 +1,9 @@
 """A function is killed at random moments, and invoked again: it ends, every row is there once, nothing is left.
 
 TEST_LAMBDA_MB is the size of the table, TEST_LAMBDA_KILLS the number of kills, and TEST_LAMBDA_SECONDS the time limit
-of an invocation. `make test-lambda` takes 2 GB, 50 kills and 60 seconds.
+of an invocation. TEST_LAMBDA_MEMORY is the size of the function in MB, which then gets no more of this machine's memory
+and cores than Lambda gives. `make test-lambda` takes 2 GB, 50 kills, 60 seconds and 512 MB, which is 0.29 of a core.
+A function that may copy row groups as bytes ends in the first seconds, so TEST_LAMBDA_MODE lets it encode them.
 """
 
 import os
@@ -9,6 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,16 +25,20 @@ from pyiceberg.table import Table
 from tests.builders.control import chunks, make_control
 from tests.seed import SEED
 from tests.serverless.functions import environment_of
+from tests.servers.control_groups import ControlGroup
 from tests.servers.lambda_runtime import Invocation, LambdaFunction
 from tidyberg.model.sizes import MB
 from tidyberg.model.table import TableRef
+from tidyberg.serverless.limits import MB_PER_CORE, cores_of
 from tidyberg.testing import Warehouse
 from tidyberg.testing.reading import local_path
 
 SIZE_MB = int(os.environ.get("TEST_LAMBDA_MB", "16"))
 KILLS = int(os.environ.get("TEST_LAMBDA_KILLS", "3"))
 SECONDS = float(os.environ.get("TEST_LAMBDA_SECONDS", "120"))
-EVENT = {"tables": ["db.readings"], "options": {"strategy": "full"}}
+MEMORY_MB = int(os.environ.get("TEST_LAMBDA_MEMORY", "0"))  # 0: all of this machine
+MODE = os.environ.get("TEST_LAMBDA_MODE", "auto")
+EVENT = {"tables": ["db.readings"], "options": {"strategy": "full", "mode": MODE}}
 REF = TableRef("lab", ("db",), "readings")
 FILES, GROUPS = 96, 16
 ROW_BYTES = 40  # of a file: random numbers do not compress, and texts hardly
@@ -52,6 +59,7 @@ class Killed:
     warehouse: Warehouse
     function: LambdaFunction
     table: Table
+    limits: ControlGroup | None = None
     duration: float = 8.0  # the longest time after which an invocation is killed
     kills: int = 0
     seconds: list[float] = field(default_factory=list)
@@ -128,8 +136,11 @@ def killed(request: pytest.FixtureRequest, warehouse: Warehouse, tmp_path: Path)
     warehouse.append_files(table, FILES, rows=readings, files_per_commit=FILES // 4)
     environment = environment_of(warehouse, tmp_path / "state")
     fresh = request.param == "a store in each sandbox"
-    with LambdaFunction(tmp_path, environment, fresh_homes=fresh, forked=True) as function:
-        yield Killed(warehouse, function, table)
+    with ExitStack() as stack:
+        limits = stack.enter_context(ControlGroup(MEMORY_MB, cores_of(MEMORY_MB))) if MEMORY_MB else None
+        memory = MEMORY_MB or MB_PER_CORE
+        function = LambdaFunction(tmp_path, environment, memory, fresh_homes=fresh, forked=True, limits=limits)
+        yield Killed(warehouse, stack.enter_context(function), table, limits=limits)
 
 
 @pytest.mark.slow
@@ -141,6 +152,7 @@ def test_a_function_that_is_killed_at_random_moments_loses_nothing_and_doubles_n
     assert len(killed.warehouse.live_files(killed.table)) <= FILES // 3
     took = ", ".join(f"{seconds:.0f} s" for seconds in killed.seconds)
     sys.stdout.write(f"\n{SIZE_MB} MB in {invocations} invocations of at most {SECONDS:g} s: {took}\n")
+    sys.stdout.flush()
     killed.start_over()
     while killed.kills < KILLS:
         done = killed.invoke(rng.uniform(0.0, killed.duration))

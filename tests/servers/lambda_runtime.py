@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.servers.control_groups import ControlGroup
 from tests.servers.server import ClosedAtExit
 
 _HANDLER = "tidyberg.serverless.handler"
@@ -98,6 +99,9 @@ class RuntimeApi(ClosedAtExit):
 
 
 class _Process(Protocol):
+    @property
+    def pid(self) -> int: ...
+
     def is_alive(self) -> bool: ...
 
     def kill(self) -> None: ...
@@ -112,6 +116,7 @@ class _Started:
             self._process = subprocess.Popen(
                 command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+        self.pid = self._process.pid
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
@@ -129,6 +134,8 @@ class _Forked:
         context.set_forkserver_preload(["tests.servers.lambda_runtime", "tidyberg.serverless.preload"])
         self._process = context.Process(target=_run_forked, args=(str(directory), dict(environment), str(log)))
         self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
 
     def is_alive(self) -> bool:
         return self._process.is_alive()
@@ -161,14 +168,17 @@ class LambdaFunction(ClosedAtExit):
         *,
         fresh_homes: bool = False,
         forked: bool = False,
+        limits: ControlGroup | None = None,
     ) -> None:
         """With `fresh_homes`, each sandbox is a new one, with a state directory of its own, as below /tmp of Lambda.
 
         Otherwise the runtime starts again in the same sandbox, as Lambda does after a timeout if it can. With `forked`,
-        sandboxes start from a process that has imported everything, which saves seconds for each.
+        sandboxes start from a process that has imported everything, which saves seconds for each. `limits` are what the
+        sandboxes get of this machine. Without them they get all of it, whatever `memory_mb` says.
         """
         self.fresh_homes = fresh_homes
         self._forked = forked
+        self._limits = limits
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("TIDYBERG_", "CATALOG_"))},
             "AWS_LAMBDA_FUNCTION_NAME": "tidyberg",
@@ -223,4 +233,6 @@ class LambdaFunction(ClosedAtExit):
             if self.fresh_homes:
                 environment["TIDYBERG_HOME"] = str(self._directory / f"state-{self.sandboxes}")
             self._process = (_Forked if self._forked else _Started)(self._directory, environment, self.log)
+            if self._limits is not None:
+                self._limits.add(self._process.pid)
         return self._process
