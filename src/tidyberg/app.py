@@ -123,13 +123,11 @@ def _maker_of_tables(settings: Settings) -> Callable[[TableRef], str | None]:
     return maker
 
 
-def table_operations(settings: Settings) -> "TableOperations":
-    """Build table operations that compact in this process, as AWS Lambda needs them. Close `control` afterwards."""
+def table_operations(settings: Settings, control: Control) -> "TableOperations":
+    """Build table operations that compact in this process with `control`, as AWS Lambda needs them."""
     from tidyberg.operations.build import build_operations
     from tidyberg.operations.compaction import InlineCompactor
 
-    settings = settings.model_copy(update={"engine": "inline"})
-    control = build_control(settings)
     return build_operations(settings, control, InlineCompactor(settings, control))
 
 

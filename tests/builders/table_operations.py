@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidyberg.app import table_operations
+from tidyberg.app import build_control, table_operations
 from tidyberg.operations.operations import TableOperations
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
@@ -52,8 +52,6 @@ def open_tables(directory: Path, **settings: Any) -> Iterator[Tables]:
             "store": {"path": str(directory / "jobs.db")},
             **settings,
         }
-        operations = table_operations(Settings.model_validate(values))
-        try:
-            yield Tables(operations, warehouse)
-        finally:
-            operations.control.close()
+        made = Settings.model_validate(values)
+        with build_control(made) as control:
+            yield Tables(table_operations(made, control), warehouse)

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from tests.builders.table_operations import USERS
 from tests.rest.faults import LANDED, LOST
 from tests.rest.lab import RestLab
 from tests.rest.proxy import Fault, FaultProxy
-from tidyberg.app import table_operations
+from tidyberg.app import build_control, table_operations
 from tidyberg.operations.answers import OperationAnswer
 from tidyberg.operations.operations import TableOperations
 from tidyberg.settings.settings import Settings
@@ -41,9 +40,9 @@ class Caller:
 @pytest.fixture
 def caller(lab: RestLab, proxy: FaultProxy) -> Iterator[Caller]:
     settings = lab.settings(proxy.uri, retries=2, http_timeout_seconds=TIMEOUT)
-    operations = table_operations(Settings.model_validate(settings))
-    with closing(operations.control):
-        yield Caller(operations)
+    made = Settings.model_validate({**settings, "engine": "inline"})
+    with build_control(made) as control:
+        yield Caller(table_operations(made, control))
 
 
 def test_the_sequence_passes(caller: Caller) -> None:

@@ -1,5 +1,6 @@
 """The endpoint of the function on this machine: concurrent invocations, errors and bad requests."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -12,9 +13,11 @@ from typing import Any
 import httpx
 import uvicorn
 
+from tests.serverless.functions import function_on
 from tests.servers.server import free_port
 from tidyberg.serverless.events import LARGEST_BODY
 from tidyberg.serverless.local import Handler, LocalFunction, create_app
+from tidyberg.testing import Warehouse
 
 PATH = "/2015-03-31/functions/function/invocations"
 
@@ -103,3 +106,22 @@ def test_importing_the_handler_loads_neither_spark_nor_servers(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert not loaded & {"pyspark", "py4j", "pandas", "grpc", "fastapi", "starlette", "uvicorn", "typer", "rich"}
+
+
+def test_table_operations_in_the_order_and_form_of_the_testing_guide(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = {"tenant_id": "test-tenant", "namespace": "default", "table": "test_users"}
+    fields = {"name": {"type": "string", "required": True}, "age": {"type": "integer", "required": False}}
+    requests = [
+        {"operation": "CREATE_TABLE", **table, "schema": {"fields": fields}, "if_not_exists": True},
+        *({"operation": "WRITE", **table, "records": [{"name": f"User-{n}", "age": 20 + n}]} for n in range(1, 6)),
+        {"operation": "COMPACT", **table, "force": True, "expire_snapshots": False},
+        {"operation": "QUERY", **table, "sql": "SELECT count(*) AS users, sum(age) AS years FROM test_users"},
+    ]
+    function = function_on(warehouse, tmp_path, TIDYBERG_OPERATIONS__ENABLED="true")
+    with function.control, served(function) as url:
+        sent = [{"httpMethod": "POST", "path": "/database", "body": json.dumps(request)} for request in requests]
+        answers = [json.loads(httpx.post(url, json=event, timeout=120).json()["body"]) for event in sent]
+    assert all(answer["success"] for answer in answers), answers
+    assert (answers[5]["compaction_recommended"], answers[5]["small_files_count"]) == (True, 5)
+    assert (answers[6]["stats"]["files_before"], answers[6]["stats"]["files_after"]) == (5, 1)
+    assert answers[7]["records"] == [{"users": 5, "years": 115}]

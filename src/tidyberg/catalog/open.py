@@ -95,7 +95,10 @@ def _require_database_file(name: str, uri: str) -> None:
     if not scheme.startswith("sqlite") or not path or path.startswith((":memory:", "file:")):
         return
     if not Path(path.split("?")[0]).is_file():
-        raise ConfigurationError(f"Catalog {name!r} is the SQLite file {path}, which does not exist.")
+        raise ConfigurationError(
+            f"Catalog {name!r} is the SQLite file {path}, which does not exist.",
+            hint="Check the path. An empty file at that path becomes a new, empty catalog.",
+        )
 
 
 def _with_near_names(error: UnknownTable, catalog: Catalog, ref: TableRef) -> TidybergError:

@@ -3,16 +3,17 @@
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidyberg import app
 from tidyberg.control.control import Control
-from tidyberg.errors import BadInput, InternalError, TidybergError, Transient, Unsupported
+from tidyberg.errors import BadInput, InternalError, TidybergError, Transient
 from tidyberg.execute.time_budget import TimeBudget, within
 from tidyberg.model.options import Calibration
 from tidyberg.model.words import plural
+from tidyberg.operations.answers import error_answer
 from tidyberg.serverless.events import LARGEST_BODY, EventTooLarge, HttpCall, JobCall, is_http, parse_event
 from tidyberg.serverless.jobs import TableJobs
 from tidyberg.serverless.limits import Deadline, FunctionSize
@@ -76,7 +77,7 @@ class Function:
             call = parse_event(event, self.settings.serverless)
         except BadInput as error:
             if is_http(event):
-                return http_answer(error.http_status, error_body(error, self.control.scrub))
+                return self._refused(error)
             raise
         return self._answer(call, deadline) if isinstance(call, HttpCall) else self._run_jobs(call, deadline)
 
@@ -97,12 +98,15 @@ class Function:
                 answer = self._operate(call)
             return http_answer(answer.status, answer.body)
         except TidybergError as error:
-            return http_answer(error.http_status, error_body(error, self.control.scrub))
+            return self._refused(error)
         except Exception as error:
             log.exception("%s %s failed", call.method, call.path)
             words = self.control.scrub(f"{type(error).__name__}: {error}")
-            failure = InternalError(f"Unexpected failure: {words}", hint="This is a bug in tidyberg.")
-            return http_answer(failure.http_status, error_body(failure, self.control.scrub))
+            return self._refused(InternalError(f"Unexpected failure: {words}", hint="This is a bug in tidyberg."))
+
+    def _refused(self, error: TidybergError) -> dict[str, Any]:
+        answer = error_answer(error, self.control.scrub)
+        return http_answer(answer.status, answer.body)
 
     def _operate(self, call: HttpCall) -> Answer:
         if call.route == _HEALTH:
@@ -117,11 +121,7 @@ class Function:
     def _get_operations(self) -> Operations:
         with self._lock:
             if self._operations is None:
-                make = getattr(app, "table_operations", None)
-                if make is None:
-                    raise Unsupported("This build has no table operations.")
-                self._operations = make(self.settings)
-            assert self._operations is not None
+                self._operations = app.table_operations(self.settings, self.control)
             return self._operations
 
 
@@ -156,18 +156,13 @@ def function_settings(environ: Mapping[str, str]) -> Settings:
 def http_answer(status: int, body: Mapping[str, Any]) -> dict[str, Any]:
     text = json.dumps(body, default=str)
     if len(text.encode()) > LARGEST_BODY:
-        return http_answer(413, error_body(_TOO_LARGE, str))
+        return http_answer(413, error_answer(_TOO_LARGE).body)
     return {
         "statusCode": status,
         "headers": {"Content-Type": "application/json"},
         "isBase64Encoded": False,
         "body": text,
     }
-
-
-def error_body(error: TidybergError, scrub: Callable[[str], str]) -> dict[str, Any]:
-    """Return the envelope of table operations: `code` is stable, `error` is for people."""
-    return {"success": False, "error": scrub(str(error)), "code": error.code}
 
 
 def _check_method(call: HttpCall, method: str) -> None:
