@@ -45,8 +45,8 @@ test-replicas: check-java setup ## 200 jobs on 40 tables, three replicas killed 
 	  TEST_REPLICA_RESTARTS=10 TEST_REPLICA_SPARK=1 \
 	  $(BIN)/pytest -s --timeout 7200 tests/service/test_replicas.py
 
-test-lambda: setup ## kill a Lambda function of 512 MB 100 times while it compacts 2 GB in invocations of 60 seconds
-	TEST_LAMBDA_MB=2048 TEST_LAMBDA_KILLS=50 TEST_LAMBDA_SECONDS=60 TEST_LAMBDA_MEMORY=512 TEST_LAMBDA_MODE=encode \
+test-lambda: setup ## kill a Lambda function of 320 MB 100 times while it compacts 2 GB in invocations of 60 seconds
+	TEST_LAMBDA_MB=2048 TEST_LAMBDA_KILLS=50 TEST_LAMBDA_SECONDS=60 TEST_LAMBDA_MEMORY=320 TEST_LAMBDA_MODE=encode \
 	  $(BIN)/pytest -s --timeout 14400 tests/serverless/test_kill.py
 
 # The same seed draws the same histories, moments and faults again: SEED=… make test-long

@@ -2,7 +2,7 @@
 
 TEST_LAMBDA_MB is the size of the table, TEST_LAMBDA_KILLS the number of kills, and TEST_LAMBDA_SECONDS the time limit
 of an invocation. TEST_LAMBDA_MEMORY is the size of the function in MB, which then gets no more of this machine's memory
-and cores than Lambda gives. `make test-lambda` takes 2 GB, 50 kills, 60 seconds and 512 MB, which is 0.29 of a core.
+and cores than Lambda gives. `make test-lambda` takes 2 GB, 50 kills, 60 seconds and 320 MB, which is 0.18 of a core.
 A function that may copy row groups as bytes ends in the first seconds, so TEST_LAMBDA_MODE lets it encode them.
 """
 
