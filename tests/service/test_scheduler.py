@@ -10,7 +10,7 @@ import pytest
 from tests.builders.metrics import value
 from tests.builders.schedulers import HOUR_MS, HOURLY, MINUTE_MS, NINE, Make
 from tests.builders.services import until
-from tidyberg.errors import BadInput
+from tidyberg.errors import BadInput, UnknownCatalog
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.submission import Query
 from tidyberg.service.due_times import DueTime, jitter_ms, next_due, passed, to_fire
@@ -123,7 +123,8 @@ def test_table_with_a_queued_job_gets_no_second_one(make: Make) -> None:
 def test_unknown_table_or_catalog_is_not_retried_forever(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     lab = make()
     lab.save(replace(HOURLY, schedule_id="one", table="db.gone"))
-    lab.save(replace(HOURLY, schedule_id="two", table="db.*", catalog="nowhere"))
+    removed = replace(HOURLY, schedule_id="two", table="db.*", catalog="nowhere", source="api")
+    lab.service.records.ledger.save_schedule(removed)  # the settings no longer have its catalog
     lab.save(HOURLY)
     lab.look_at(30, 60)
     assert lab.tables() == ["db.events"]
@@ -131,6 +132,11 @@ def test_unknown_table_or_catalog_is_not_retried_forever(make: Make, caplog: pyt
     assert [lab.service.records.ledger.last_due(key) for key in ("one", "two")] == [reached, reached]
     assert "db.gone" in caplog.text
     assert "nowhere" in caplog.text
+
+
+def test_a_schedule_for_an_unknown_catalog_is_refused(make: Make) -> None:
+    with pytest.raises(UnknownCatalog, match="nowhere"):
+        make().save(replace(HOURLY, table="db.*", catalog="nowhere"))
 
 
 def test_disabled_or_changed_schedule_runs_no_missed_times(make: Make) -> None:

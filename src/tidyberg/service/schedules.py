@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tidyberg.errors import AccessDenied, BadInput, Conflict, Terminal, UnknownSchedule
+from tidyberg.errors import AccessDenied, BadInput, Conflict, Terminal, UnknownCatalog, UnknownSchedule
 from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
 from tidyberg.model.principal import ALL_TENANTS, Principal, Role
@@ -19,7 +19,7 @@ from tidyberg.service.kinds.base import RequestScope
 from tidyberg.service.request_checks import checked_priority
 from tidyberg.service.requests import ScheduleTimes, SubmitRequest
 from tidyberg.service.timetable import has_wildcards, settings_schedules
-from tidyberg.settings.catalogs import named_catalog
+from tidyberg.settings.catalogs import known_catalogs, named_catalog
 from tidyberg.settings.job_options import check_kind
 from tidyberg.settings.settings import Settings
 
@@ -60,7 +60,7 @@ class Schedules:
         """Creates or replaces a schedule. With `new`, an existing schedule is a conflict."""
         with self.log.acting(who, "schedule.save", schedule.schedule_id) as act:
             self.access.require(who, Role.OPERATOR)
-            catalog = named_catalog(self.settings, schedule.catalog)
+            catalog = self._catalog_of(schedule, who)
             schedule = replace(schedule, catalog=None if schedule.catalog is None else catalog)
             schedule = self._for_its_owner(schedule, catalog, who)
             act.tenant = schedule.tenant
@@ -100,6 +100,18 @@ class Schedules:
         came = reached_ms is not None and next_due(schedule, reached_ms - 1).due_ms == reached_ms
         upcoming = next_due(schedule, self.now_ms()).due_ms if schedule.enabled else None
         return ScheduleTimes(reached_ms if came else None, upcoming)
+
+    def _catalog_of(self, schedule: Schedule, who: Principal) -> str:
+        """Refuses a catalog that this service does not have, because the jobs could never run.
+
+        Whoever may not see all catalogs gets the same answer for an unknown one as for one of another tenant.
+        """
+        catalog, known = named_catalog(self.settings, schedule.catalog), known_catalogs(self.settings)
+        if catalog not in known and self.access.may_see_catalog(who, catalog):
+            raise UnknownCatalog(
+                f"There is no catalog {catalog[:100]!r}.", hint=f"Known: {', '.join(known) or 'none'}."
+            )
+        return catalog
 
     def _for_its_owner(self, schedule: Schedule, catalog: str, who: Principal) -> Schedule:
         """Assigns a schedule of an admin to the tenant that owns its namespace, or to the default tenant."""
