@@ -62,10 +62,16 @@ def _number(value: Any) -> float:
         if isinstance(value, bool):
             raise ValueError
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+        if math.isnan(number):
+            raise ValueError
+    except (TypeError, ValueError):
         raise _BadValueError("it is not a number") from None
-    if not math.isfinite(number) or number <= 0 or number > _LARGEST:
-        raise _BadValueError("it must be more than 0" if number <= 0 else "it is too large")
+    except OverflowError:
+        raise _BadValueError("it is too large") from None
+    if number <= 0:
+        raise _BadValueError("it must be more than 0")
+    if number > _LARGEST:
+        raise _BadValueError("it is too large")
     return number
 
 
@@ -80,6 +86,8 @@ def _days(value: Any) -> str:
     milliseconds = _number(value) * _DAY_MS
     if milliseconds > _LARGEST:
         raise _BadValueError("it is too large")
+    if milliseconds < 1000:
+        raise _BadValueError("it is less than a second")
     days, rest = divmod(int(milliseconds), _DAY_MS)
     return f"{days}d" if not rest else f"{int(milliseconds) // 1000}s"
 
