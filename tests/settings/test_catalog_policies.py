@@ -137,6 +137,7 @@ MALFORMED: tuple[tuple[str, str | None, str], ...] = (
     (DATA, '{"enable": 1}', "enable is 1: it must be true or false"),
     (DATA, '{"enable": "yes"}', 'enable is "yes": it must be true or false'),
     (DATA, '{"enable": true, "version": "2031-01-01"}', 'its content has version "2031-01-01"'),
+    (DATA, '{"enable": true, "version": 0}', "its content has version 0"),
     (DATA, '{"enable": true, "config": 5}', "config is not a JSON object"),
     (DATA, '{"enable": true, "config": {"target_file_size_bytes": "big"}}', "it is not a number"),
     (DATA, '{"enable": true, "config": {"target_file_size_bytes": true}}', "it is not a number"),

@@ -32,7 +32,6 @@ ENDPOINT = "GET /polaris/v1/{prefix}/applicable-policies"
 _SEPARATOR = "\x1f"  # between the levels of a namespace, as the specification says
 _PAGE_SIZE = 100
 _MOST_PAGES = 1_000
-CONNECT_TIMEOUT_SECONDS = 10.0
 _UNKNOWN_TABLE = ("NoSuchTableException", "NoSuchNamespaceException")  # other errors 404 mean an unknown path
 _NO_API_HINT = "Apache Polaris has one, unless its feature ENABLE_POLICY_STORE is off."
 
@@ -97,6 +96,8 @@ def _no_policy_api(name: str) -> Unsupported:
 
 
 def _page(rest: "RestCatalog", ref: TableRef, token: str, timeout_seconds: float) -> _Page:
+    from tidyberg.catalog.rest import CONNECT_TIMEOUT_SECONDS
+
     with catalog_errors(ref.catalog, what=str(ref), secrets=catalog_secrets(rest)):
         answer = rest._session.get(
             _url(rest),

@@ -250,8 +250,8 @@ def _parse(content: str | None) -> Mapping[str, Any]:
         raise _BadValueError("its content is not valid JSON") from None
     if not isinstance(parsed, dict):
         raise _BadValueError("its content is not a JSON object")
-    version = parsed.get("version") or SCHEMA_VERSION
-    if version != SCHEMA_VERSION:
+    version = parsed.get("version")
+    if version not in (None, "", SCHEMA_VERSION):  # Polaris, too, takes no version for the present one
         raise _BadValueError(f"its content has version {json.dumps(version)[:40]}, and we know only {SCHEMA_VERSION}")
     return parsed
 
