@@ -13,6 +13,7 @@ from tidyberg.errors import BadInput
 from tidyberg.execute.engine import Engine
 from tidyberg.model.advice import Advice
 from tidyberg.model.audit import AuditReport
+from tidyberg.model.catalog_policies import PolicyReport
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestRewriteResult
@@ -208,6 +209,16 @@ def _maintenance_request(table: "Table", settings: Settings, policy: Mapping[str
     from tidyberg.settings.maintenance import flag_layers
 
     return maintenance_request(settings, _ref(table), table.refresh(), flag_layers(policy or {}))
+
+
+def policy_report(table: "Table") -> PolicyReport:
+    """Report the policies that the catalog stores for the table, and what tidyberg is told differently elsewhere.
+
+    It changes nothing. The catalog must have the policy API of Apache Polaris.
+    """
+    from tidyberg.control.maintenance.request import report_policies
+
+    return report_policies(load_settings(), _ref(table), table.refresh())
 
 
 def rewrite_manifests(

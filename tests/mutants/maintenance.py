@@ -11,8 +11,8 @@ MAINTENANCE = (
     Mutant(
         "maintain: flags are stronger than table properties, and these are stronger than the settings",
         "settings/maintenance.py",
-        "[*_of_settings(maintain, ref), *_of_properties(ref, properties), *asked]",
-        "[*asked, *_of_properties(ref, properties), *_of_settings(maintain, ref)]",
+        "[*weak, *of_catalog.required, *_of_properties(ref, properties), *asked]",
+        "[*asked, *_of_properties(ref, properties), *of_catalog.required, *weak]",
         (POLICY,),
     ),
     Mutant(

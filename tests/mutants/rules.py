@@ -1,5 +1,6 @@
 """The rules of the format that a compaction must obey, each with a change of the code that breaks it."""
 
+from tests.mutants.catalog_policies import CATALOG_POLICIES
 from tests.mutants.commits import OUTCOMES
 from tests.mutants.copies import COPIES
 from tests.mutants.deletes import CONFLICTS, DELETES, LIFETIMES
@@ -45,6 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *SPLICES,
     *EXPIRIES,
     *MAINTENANCE,
+    *CATALOG_POLICIES,
     *MANIFEST_REWRITES,
     *ORPHAN_FILES,
     *OTHER_STATES,

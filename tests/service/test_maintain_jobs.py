@@ -11,6 +11,7 @@ from tests.builders.aged_tables import age, change_metadata
 from tests.builders.events_table import make_table, paths
 from tests.builders.services import Clock, attempt, claimed
 from tidyberg.errors import AccessDenied, BadInput, StorageError
+from tidyberg.model.catalog_policies import ApplicablePolicy
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.maintenance import MAINTAIN
 from tidyberg.model.principal import LOCAL, Principal, Role
@@ -52,6 +53,18 @@ def test_job_does_every_step_and_notes_what_each_did(service: Service, warehouse
     assert (len(paths(warehouse, table)), warehouse.rows(table)) == (1, rows)
     maintain(service)
     assert run(service)[0].outcome == "tidy"
+
+
+def test_a_job_notes_what_a_policy_of_the_catalog_asks_for_and_is_not_done(service: Service, table: Table) -> None:
+    policy = ApplicablePolicy("system.row-filter", "filter", ("gov",), 1, True, None)
+    with (
+        patch("tidyberg.control.maintenance.request.obeys_catalog", return_value=True),
+        patch("tidyberg.control.maintenance.request.applicable_policies", return_value=(policy,)),
+    ):
+        maintain(service)
+        _, recorded = run(service)
+    assert recorded is not None
+    assert recorded.notes[0].startswith("catalog policy gov.filter version 1, inherited (system.row-filter): ")
 
 
 def test_options_of_the_request_are_stronger_than_properties(service: Service, table: Table) -> None:

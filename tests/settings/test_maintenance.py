@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import random
 from typing import Any
 
@@ -11,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidyberg.errors import BadInput, ConfigurationError
+from tidyberg.model.catalog_policies import ApplicablePolicy, CatalogPolicyLayers
 from tidyberg.model.maintenance_policy import DEFAULT, MaintenancePolicy, PolicyLayer, merge_policy, policy_keys
 from tidyberg.model.table import TableRef
+from tidyberg.settings.catalog_policies import catalog_policy_layers
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.maintenance import (
+    NO_POLICIES,
     PROPERTY_PREFIX,
     MaintainSettings,
     PolicySettings,
@@ -26,9 +30,22 @@ REF = TableRef("lake", ("sales", "eu"), "orders")
 OLDER_THAN = "tidyberg.maintain.expire.older-than"
 
 
-def policy(maintain: dict[str, Any], properties: dict[str, str] | None = None, **flags: str) -> MaintenancePolicy:
+def policy(
+    maintain: dict[str, Any],
+    properties: dict[str, str] | None = None,
+    of_catalog: CatalogPolicyLayers = NO_POLICIES,
+    **flags: str,
+) -> MaintenancePolicy:
     named = {name.replace("__", ".").replace("_", "-"): value for name, value in flags.items()}
-    return maintenance_policy(MaintainSettings.model_validate(maintain), REF, properties or {}, flag_layers(named))
+    settings = MaintainSettings.model_validate(maintain)
+    return maintenance_policy(settings, REF, properties or {}, flag_layers(named), of_catalog)
+
+
+def expiry_policy(**content: Any) -> CatalogPolicyLayers:
+    """What a policy of the catalog says about expiry."""
+    return catalog_policy_layers(
+        [ApplicablePolicy("system.snapshot-expiry", "keep", ("gov",), 2, False, json.dumps(content))]
+    )
 
 
 def ages(days: int) -> dict[str, Any]:
@@ -47,6 +64,7 @@ PLACES = (
     (("tables", "orders"), "maintain.tables.orders"),
     (("tables", "sales.eu.orders"), "maintain.tables.sales.eu.orders"),
     (("catalogs", "lake", "tables", "orders"), "maintain.catalogs.lake.tables.orders"),
+    ("policy", "catalog policy gov.keep version 2"),
     ("history.expire.max-snapshot-age-ms", "table property history.expire.max-snapshot-age-ms"),
     (OLDER_THAN, f"table property {OLDER_THAN}"),
     ("flag", "flag"),
@@ -67,12 +85,15 @@ def check_strongest(chosen: set[int], order: random.Random) -> None:
     maintain: dict[str, Any] = {}
     properties: dict[str, str] = {}
     flags: dict[str, str] = {}
+    of_catalog = CatalogPolicyLayers()
     shuffled = sorted(chosen)
     order.shuffle(shuffled)
     for number in shuffled:
         place = PLACES[number][0]
         if place == "flag":
             flags["expire__older_than"] = f"{number}d"
+        elif place == "policy":
+            of_catalog = expiry_policy(enable=True, config={"max_snapshot_age_days": number})
         elif isinstance(place, str):
             properties[place] = str(number * 86_400_000) if place.startswith("history") else f"{number}d"
         else:
@@ -80,7 +101,7 @@ def check_strongest(chosen: set[int], order: random.Random) -> None:
             for part in place:
                 below = below.setdefault(part, {})
             below.update(ages(number))
-    found = policy(maintain, properties, **flags)
+    found = policy(maintain, properties, of_catalog, **flags)
     if not chosen:
         assert (found.expire.older_than, found.origin("expire.older_than")) == (None, DEFAULT)
         return
@@ -88,6 +109,39 @@ def check_strongest(chosen: set[int], order: random.Random) -> None:
     assert found.origin("expire.older_than") == PLACES[strongest][1]
     by_iceberg = PLACES[strongest][0] == "history.expire.max-snapshot-age-ms"  # expire reads that property itself
     assert found.expire.older_than == (None if by_iceberg else f"{strongest}d")
+
+
+OFF = {"expire": {"enabled": False}}
+
+
+def test_a_policy_of_the_catalog_cannot_switch_on_what_the_settings_switch_off() -> None:
+    found = policy({"tables": {"orders": OFF}}, None, expiry_policy(enable=True))
+    assert (found.expire.enabled, found.origin("expire.enabled")) == (False, "maintain.tables.orders")
+    found = policy({}, None, expiry_policy(enable=True))
+    assert (found.expire.enabled, found.origin("expire.enabled")) == (True, "catalog policy gov.keep version 2")
+
+
+def test_a_policy_of_the_catalog_can_switch_off_what_the_settings_switch_on() -> None:
+    on = {"tables": {"orders": {"expire": {"enabled": True}}}}
+    found = policy(on, None, expiry_policy(enable=False))
+    assert (found.expire.enabled, found.origin("expire.enabled")) == (False, "catalog policy gov.keep version 2")
+    by_owner = {"tidyberg.maintain.expire.enabled": "true"}
+    assert policy(on, by_owner, expiry_policy(enable=False)).expire.enabled
+
+
+def test_the_action_of_the_settings_is_stronger_than_that_of_a_policy() -> None:
+    of_catalog = catalog_policy_layers(
+        [ApplicablePolicy("system.orphan-file-removal", "clean", (), 0, True, '{"enable": true}')]
+    )
+    assert policy({}, None, of_catalog).orphans.action == "delete"
+    assert policy({"orphans": {"action": "quarantine"}}, None, of_catalog).orphans.action == "quarantine"
+
+
+def test_what_is_not_done_is_noted_in_the_policy() -> None:
+    found = policy({}, None, expiry_policy(enable=True, config={"max_ref_age_days": 3}))
+    (note,) = found.notes
+    assert note.startswith("catalog policy gov.keep version 2 (system.snapshot-expiry): config.max_ref_age_days")
+    assert policy({}).notes == ()
 
 
 LAYERS = st.lists(

@@ -1,17 +1,18 @@
-"""The command that does all maintenance of tables: maintain. It imports its code when it runs."""
+"""The commands about all maintenance of tables: maintain and policies. They import their code when they run."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidyberg.cli.commands_tables import DetailedExitCode, FailFast, TableNames, end_as
+from tidyberg.cli.commands_tables import AllTables, DetailedExitCode, FailFast, TableNames, end_as
 from tidyberg.cli.flags import CommonFlags, EngineFlags, pairs, takes
 from tidyberg.errors import BadInput
 
 
 def register(app: typer.Typer) -> None:
     app.command()(maintain)
+    app.command()(policies)
 
 
 @takes(CommonFlags, EngineFlags)
@@ -45,3 +46,22 @@ def maintain(
         command.policy(table)
         return
     end_as(command.maintain(named, dry_run=dry_run, fail_fast=fail_fast), detailed_exitcode=detailed_exitcode)
+
+
+@takes(CommonFlags)
+def policies(
+    common: CommonFlags,
+    tables: TableNames = None,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if something differs.")] = False,
+    all_tables: AllTables = False,
+    fail_fast: FailFast = False,
+) -> None:
+    """Show the policies that the catalog stores for a table (Apache Polaris), and what differs from them here."""
+    from tidyberg.cli.policies import PoliciesCommand
+    from tidyberg.cli.session import Session
+    from tidyberg.cli.table_names import NamedTables
+
+    named = NamedTables(tuple(tables or ()), every=all_tables)
+    status = PoliciesCommand(Session(common), check).show(named, fail_fast=fail_fast)
+    if status:
+        raise typer.Exit(status)

@@ -60,7 +60,8 @@ class MaintainCommand:
                 self.session.settings, ref, load_table(control.catalog(ref.catalog), ref), flag_layers(self.flags)
             )
         shown = Group(Text(str(ref), style="bold"), Text(), show_policy(made.policy))
-        self.session.show(shown, {"table": str(ref), "policy": policy_json(made.policy)})
+        notes = list(made.policy.notes)
+        self.session.show(shown, {"table": str(ref), "policy": policy_json(made.policy), "policy_notes": notes})
         return 0
 
     def apply(self, plan: MaintenancePlan, plan_file: Path, *, dry_run: bool) -> int:

@@ -65,17 +65,17 @@ def show_maintenance_result(result: MaintenanceResult) -> Group:
     words = {"done": " · maintained", "nothing": ": nothing to do", "failed": " · not all steps succeeded"}
     headline = Text.assemble(mark, (str(result.table), "bold"), words[result.outcome])
     headline.append(f" · {size(freed)} freed" if freed else "")
-    return Group(headline, Text(), listing)
+    return Group(headline, Text(), listing, *_note_lines(result.policy))
 
 
-def show_policy(policy: MaintenancePolicy) -> Listing:
+def show_policy(policy: MaintenancePolicy) -> Group:
     """Shows every value and where it comes from."""
     listing = Listing()
     for heading in ("key", "value", "from"):
         listing.add_column(heading)
     for key, value in policy.values().items():
         listing.add_row(_dashed(key), _value(key, value), policy.origin(key))
-    return listing
+    return Group(listing, *_note_lines(policy))
 
 
 def policy_json(policy: MaintenancePolicy) -> dict[str, Any]:
@@ -97,6 +97,7 @@ def maintenance_json(result: MaintenanceResult) -> dict[str, Any]:
         "plan_hash": result.plan_hash,
         "steps": [_step_json(step) for step in result.steps],
         "policy": policy_json(result.policy),
+        "policy_notes": list(result.policy.notes),
         **(error_json(failure) if failure is not None else {}),
     }
 
@@ -124,10 +125,16 @@ def _step_json(result: StepResult) -> dict[str, Any]:
 def _policy_lines(policy: MaintenancePolicy) -> Sequence[Text]:
     """One line for each value that is not a default."""
     given = [(key, value) for key, value in policy.values().items() if policy.origin(key) != DEFAULT]
-    return [
+    lines = [
         Text(f"policy: {_dashed(key)} = {_value(key, value)} ({policy.origin(key)})", style="dim")
         for key, value in given
     ]
+    return [*lines, *_note_lines(policy)]
+
+
+def _note_lines(policy: MaintenancePolicy) -> list[Text]:
+    """One line for each thing that a policy of the catalog says and tidyberg does not do."""
+    return [Text(f"! {note}", style="yellow") for note in policy.notes]
 
 
 def _value(key: str, value: object) -> str:

@@ -142,6 +142,7 @@ class RemoteMaintenancePlan(ResponseModel):
     dollars_saved_per_month: float
     steps: list[dict[str, Any]]
     policy: dict[str, Any]
+    policy_notes: list[str] = []
 
 
 class RemoteTable(ResponseModel):

@@ -25,6 +25,7 @@ class DataPolicy:
     enabled: bool = True
     strategy: str | None = None  # None: that of the settings
     max_cost: float | None = None
+    target_file_size: int | None = None  # bytes; None: that of the settings, or the table's property
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class MaintenancePolicy:
     expire: ExpirePolicy = field(default_factory=ExpirePolicy)
     orphans: OrphansPolicy = field(default_factory=OrphansPolicy)
     origins: Mapping[str, str] = field(default_factory=dict)  # by key, such as expire.older_than
+    notes: tuple[str, ...] = ()  # what policies of the catalog say and tidyberg does not do
 
     def origin(self, key: str) -> str:
         return self.origins.get(key, DEFAULT)
@@ -79,7 +81,7 @@ class PolicyLayer:
 def policy_keys() -> tuple[str, ...]:
     keys: list[str] = []
     for own in dataclasses.fields(MaintenancePolicy):
-        if own.name == "origins":
+        if own.name in ("origins", "notes"):
             continue
         default = getattr(MaintenancePolicy(), own.name)
         inner = dataclasses.fields(default) if dataclasses.is_dataclass(default) else ()

@@ -11,7 +11,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidyberg.errors import BadInput
 from tidyberg.model.expiry import ExpireOptions, ExpiryBounds, ExpiryDecision, RefInfo
@@ -30,6 +30,20 @@ UNREFERENCED = "not in any branch, but newer than the cutoff"
 NOT_PLANNED = "not in the plan"
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiryDefaults:
+    """The values of a table for what a caller leaves open."""
+
+    max_snapshot_age_ms: int
+    min_snapshots: int
+
+
+def expiry_defaults(properties: Mapping[str, str]) -> ExpiryDefaults:
+    return ExpiryDefaults(
+        long_property(properties, MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS), long_property(properties, MIN_SNAPSHOTS, 1)
+    )
+
+
 def decide_expiry(
     snapshots: Mapping[int, SnapshotInfo],
     refs: Sequence[RefInfo],
@@ -39,12 +53,9 @@ def decide_expiry(
 ) -> ExpiryDecision:
     """Raises BadInput if the table forbids it, or if a snapshot that the caller named is still needed."""
     check_allowed(properties)
-    cutoff_ms = now_ms - (
-        long_property(properties, MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS)
-        if options.older_than_ms is None
-        else options.older_than_ms
-    )
-    fewest = long_property(properties, MIN_SNAPSHOTS, 1) if options.retain_last is None else options.retain_last
+    defaults = expiry_defaults(properties)
+    cutoff_ms = now_ms - (defaults.max_snapshot_age_ms if options.older_than_ms is None else options.older_than_ms)
+    fewest = defaults.min_snapshots if options.retain_last is None else options.retain_last
     max_ref_age = long_property(properties, MAX_REF_AGE, _FOREVER)
     staying, going, warnings = _divide(snapshots, refs, max_ref_age, now_ms)
     _check_named(options.snapshot_ids, staying)

@@ -3,9 +3,13 @@
 Stronger places win: defaults, `maintain:`, its catalogs, namespaces and tables, the table's properties, flags. Within
 `maintain:`, the more specific scope wins. What a catalog says about a namespace or a table is stronger than what
 `maintain:` says about the same for all catalogs.
+
+Policies that the catalog itself stores count if `policies_from` says so. They are stronger than `maintain:`, and weaker
+than the table's properties. But they cannot switch a step on that `maintain:` switches off.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -14,11 +18,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from tidyberg.errors import BadInput
+from tidyberg.model.catalog_policies import CatalogPolicyLayers
 from tidyberg.model.durations import parse_age, parse_moment
 from tidyberg.model.maintenance_policy import MaintenancePolicy, PolicyLayer, PolicyScalar, merge_policy, policy_keys
 from tidyberg.model.orphans import LEAST_AGE_MS
 from tidyberg.model.table import TableRef
-from tidyberg.settings.fields import Section, StrategyName
+from tidyberg.settings.fields import Section, Size, StrategyName
 
 PROPERTY_PREFIX = "tidyberg.maintain."
 FLAG = "flag"
@@ -95,6 +100,9 @@ class DataStepSettings(PolicySection):
     max_cost: float | None = Field(
         None, ge=0, allow_inf_nan=False, description="The most dollars that the compaction may cost."
     )
+    target_file_size: Size | None = Field(
+        None, description="The size of output files. Default: that of `compaction:` and `tables:`."
+    )
 
 
 class ExpireStepSettings(PolicySection):
@@ -162,6 +170,10 @@ class PolicySettings(PolicySection):
 class CatalogPolicy(PolicySettings):
     """The policy of one catalog."""
 
+    policies_from: Literal["settings", "catalog"] | None = Field(
+        None,
+        description="catalog: policies that the catalog stores count too (Apache Polaris). Default: settings.",
+    )
     namespaces: dict[str, PolicySettings] = Field(
         default_factory=dict, description="By namespace or pattern. A namespace inherits from those above it."
     )
@@ -176,14 +188,29 @@ class MaintainSettings(CatalogPolicy):
     catalogs: dict[str, CatalogPolicy] = Field(default_factory=dict, description="By catalog.")
 
 
+NO_POLICIES = CatalogPolicyLayers()
+
+
 def maintenance_policy(
-    maintain: MaintainSettings, ref: TableRef, properties: Mapping[str, str], asked: Sequence[PolicyLayer] = ()
+    maintain: MaintainSettings,
+    ref: TableRef,
+    properties: Mapping[str, str],
+    asked: Sequence[PolicyLayer] = (),
+    of_catalog: CatalogPolicyLayers = NO_POLICIES,
 ) -> MaintenancePolicy:
     """Returns the policy of one table. `asked` has the values of a caller, which are the strongest.
 
     Raises BadInput that names the place of an unknown key or a bad value.
     """
-    return merge_policy([*_of_settings(maintain, ref), *_of_properties(ref, properties), *asked])
+    weak = [*of_catalog.switched_on, *_of_settings(maintain, ref)]
+    merged = merge_policy([*weak, *of_catalog.required, *_of_properties(ref, properties), *asked])
+    return replace(merged, notes=tuple(map(str, of_catalog.notes)))
+
+
+def obeys_catalog(maintain: MaintainSettings, catalog: str) -> bool:
+    """Returns True if the policies that this catalog stores count."""
+    scope = maintain.catalogs.get(catalog)
+    return ((scope and scope.policies_from) or maintain.policies_from) == "catalog"
 
 
 def _of_settings(maintain: MaintainSettings, ref: TableRef) -> Iterator[PolicyLayer]:

@@ -61,6 +61,7 @@ class MaintenancePlanAnswer(BaseModel):
     dollars_saved_per_month: float
     steps: list[StepAnswer] = Field(description="In the order in which they run.")
     policy: dict[str, PolicyValueAnswer]
+    policy_notes: list[str] = Field(description="What policies of the catalog say and tidyberg does not do.")
 
 
 @router.post("/expire/plan", summary="Plan an expiry", responses=problems(404, *WITH_BODY))
@@ -110,6 +111,7 @@ def _maintenance(plan: MaintenancePlan) -> MaintenancePlanAnswer:
         dollars_saved_per_month=plan.dollars_saved_per_month,
         steps=[_step(step) for step in plan.steps],
         policy={key: PolicyValueAnswer(value=value, origin=plan.policy.origin(key)) for key, value in policy.items()},
+        policy_notes=list(plan.policy.notes),
     )
 
 

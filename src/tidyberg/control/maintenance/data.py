@@ -40,6 +40,8 @@ def data_options(request: MaintenanceRequest) -> PlanOptions:
         changes["strategy"] = Strategy.parse(policy.strategy)
     if policy.max_cost is not None:
         changes["max_cost"] = policy.max_cost
+    if policy.target_file_size is not None:
+        changes["target_file_size"] = policy.target_file_size
     return replace(request.compaction, **changes)
 
 

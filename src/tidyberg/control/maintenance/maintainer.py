@@ -83,6 +83,8 @@ class Maintainer:
     def run(self, request: MaintenanceRequest) -> MaintenanceResult:
         """Plans and runs one step after the other."""
         context = self._context(request)
+        for note in request.policy.notes:
+            self.emit(Notice("warning", note, in_result=True))
         return MaintenanceResult(request.table, request.policy, self._run_all(context, {}))
 
     def apply(self, plan: MaintenancePlan, request: MaintenanceRequest, table: Table) -> MaintenanceResult:

@@ -99,7 +99,7 @@ def _record(context: RunContext, result: MaintenanceResult, table_uuid: str, beg
         heartbeat_ms=now_ms,
         owner=this_process(),
         outcome=outcome,
-        notes=tuple(f"{step.step}: {describe(step)}" for step in result.steps),
+        notes=(*result.policy.notes, *(f"{step.step}: {describe(step)}" for step in result.steps)),
         error_code=failure.code if failure is not None else None,
         error=context.control.scrub(str(failure)) if failure is not None else None,
         submission_id=context.submission.job_id,
