@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load import quantiles
-from tidyberg.app import table_operations
+from tidyberg.app import build_control, table_operations
 from tidyberg.operations.operations import TableOperations
 from tidyberg.operations.small_files import check_after_write
 from tidyberg.settings.operations import IcebergCompaction
@@ -27,13 +27,14 @@ WARM_UP = 10
 
 
 def operations(directory: Path, lake: Warehouse, **compaction: Any) -> TableOperations:
-    settings = {
+    values = {
         "engine": "inline",
         "catalog": lake.properties,
         "store": {"path": str(directory / "jobs.db")},
         "iceberg": {"compaction": compaction},
     }
-    return table_operations(Settings.model_validate(settings))
+    settings = Settings.model_validate(values)
+    return table_operations(settings, build_control(settings))
 
 
 def write(operations: TableOperations, table: str, number: int) -> float:
