@@ -9,16 +9,26 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # for the builders of the tests
 
 from tests.builders.served_process import environment, serving  # noqa: E402
+from tests.rest.lab import RestLab  # noqa: E402
+from tests.servers.rest import RestServer  # noqa: E402
 
 from tidyberg.testing import Warehouse  # noqa: E402
+
+EVENTS = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "kind", StringType(), required=False))
+DUCKDB = "1.5.5"
+EXTENSIONS = [f"duckdb-extension-{name}=={DUCKDB}" for name in ("avro", "httpfs", "iceberg")]
 
 
 @dataclass(frozen=True)
@@ -67,9 +77,34 @@ def for_dagster(directory: Path) -> Iterator[dict[str, str]]:
             }
 
 
+@contextmanager
+def for_dbt(directory: Path) -> Iterator[dict[str, str]]:
+    """Yields a REST catalog too, because DuckDB writes Iceberg tables only through one."""
+    with closing(RestServer(directory / "rest")) as server, closing(RestLab(server, directory)) as lake:
+        lake.append_files(lake.create_table("marts.events", EVENTS), 6, 10)
+        settings = {
+            "engine": "inline",
+            "catalogs": {"default": {"type": "rest", "uri": server.uri}},
+            "compaction": {"hot_commits": 1000},  # the commits of these tests are young
+            "store": {"path": str(directory / "jobs.db")},
+        }
+        (directory / "tidyberg.yaml").write_text(yaml.safe_dump(settings))
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("TIDYBERG_", "CATALOG_"))}
+        environ |= {"TIDYBERG_CONFIG": str(directory / "tidyberg.yaml"), "TIDYBERG_HOME": str(directory / "state")}
+        with serving(environ, cwd=directory) as running:
+            yield {
+                "TIDYBERG_SERVER": running.url,
+                "ICEBERG_REST": server.uri,
+                "COMMAND": str(Path(sys.executable).parent / "tidyberg"),
+                "COMMAND_ENVIRONMENT": json.dumps(environ),
+            }
+
+
 INTEGRATIONS = {
     "airflow": Integration(("apache-airflow==3.*",), for_airflow),
     "dagster": Integration(("dagster==1.*", "-e", str(HERE.parent)), for_dagster),
+    # The extensions of DuckDB are of one version with it. dbt-core 1.12 cannot be installed from a package index alone.
+    "dbt": Integration(("dbt-core==1.11.*", f"duckdb=={DUCKDB}", "duckdb-extensions", *EXTENSIONS), for_dbt),
 }
 
 
