@@ -80,7 +80,7 @@ def test_a_service_that_is_away_is_a_warning_and_a_failure_if_warnings_are(proje
     away = {"TIDYBERG_SERVER": "http://127.0.0.1:1"}
     output = dbt(project, home, "run", "--select", "+events", **away)
     assert "tidyberg: marts.events: The service at http://127.0.0.1:1 does not answer" in output
-    dbt(project, home, "--warn-error", "run", "--select", "+events", status=1, **away)
+    dbt(project, home, "--warn-error", "run", "--select", "+events", status=2, **away)
 
 
 def test_without_a_function_the_macro_and_the_command_line_know_the_same_tables(project: Path, home: Path) -> None:
