@@ -224,7 +224,7 @@ def test_the_action_installs_tidyberg_of_its_own_checkout(runner: Runner) -> Non
     runner.environ["PIP_NO_DEPS"] = "1"  # Spark alone has 450 MB
     done = runner.run("install")
     assert done.status == 0, done.log
-    listed = [runner.temporary / "tidyberg" / "bin" / "python", "-m", "pip", "list", "--format=json"]
+    listed = [str(runner.temporary / "tidyberg" / "bin" / "python"), "-m", "pip", "list", "--format=json"]
     found = json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)
     assert {"name": "tidyberg", "version": __version__} in [
         {key: each[key] for key in ("name", "version")} for each in found
