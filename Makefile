@@ -64,8 +64,9 @@ mutants: setup ## break each rule of the format in a copy of the code: a test mu
 test-fast: setup ## only the tests that need no Spark session and no Java
 	$(BIN)/pytest -m "not spark and not oracle and not slow"
 
-test-integrations: setup ## the integrations with Airflow, in virtual environments of their own, against a real service
+test-integrations: check-java setup ## the integrations with Airflow, Dagster, dbt and GitHub, in virtual environments of their own
 	$(BIN)/python integrations/run_tests.py
+	TEST_ACTION=1 $(BIN)/pytest tests/integrations
 
 lint: setup ## ruff, mypy strict, import-linter
 	$(BIN)/ruff check .

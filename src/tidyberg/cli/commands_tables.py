@@ -26,6 +26,10 @@ TableNames = Annotated[
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan of `plan --out` or `maintain --plan-out`.")]
 ShowAll = Annotated[bool, typer.Option("--all", help="Show every partition; without TABLE: use every table.")]
 AllTables = Annotated[bool, typer.Option("--all-tables", help="Use every table of the catalog.")]
+TablesFrom = Annotated[
+    Path | None,
+    typer.Option("--tables-from", help="File with one table per line, or dbt's run_results.json.", show_default=False),
+]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first table that fails.")]
 DetailedExitCode = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit with 3 if there is nothing to do.")]
 
@@ -81,6 +85,7 @@ def plan(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan to this file, for `apply`.")] = None,
     show_all: ShowAll = False,
     all_tables: AllTables = False,
+    from_file: TablesFrom = None,
     fail_fast: FailFast = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
@@ -89,7 +94,7 @@ def plan(
     from tidyberg.cli.session import Session
     from tidyberg.cli.table_batch import TableBatch
 
-    named = named_tables(tables, show_all, all_tables)
+    named = named_tables(tables, show_all, all_tables, from_file)
     if (table := named.single) is None:
         if out is not None:
             raise BadInput("--out needs exactly one table.", hint="Plan each table separately, or use --json.")
@@ -153,11 +158,16 @@ def bench(
     benchmark.run(Session(common, engine), table, option, max_bytes, scratch, against is not None)
 
 
-def named_tables(tables: Sequence[str] | None, show_all: bool, all_tables: bool) -> "NamedTables":
+def named_tables(
+    tables: Sequence[str] | None, show_all: bool, all_tables: bool, from_file: Path | None = None
+) -> "NamedTables":
     """`--all` shows every partition of the named tables. Without names it means every table."""
     from tidyberg.cli.table_names import NamedTables
+    from tidyberg.cli.tables_from import tables_from
 
-    return NamedTables(tuple(tables or ()), every=all_tables or (show_all and not tables))
+    listed = () if from_file is None else tables_from(from_file)
+    every = all_tables or (show_all and not tables and from_file is None)
+    return NamedTables((*(tables or ()), *listed), every=every, listed=from_file is not None)
 
 
 def shows_all(tables: Sequence[str] | None, show_all: bool) -> bool:

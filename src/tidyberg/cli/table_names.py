@@ -22,15 +22,21 @@ class NamedTables:
 
     names: tuple[str, ...]
     every: bool = False
+    listed: bool = False  # names of a file, which may be none
 
     @property
     def single(self) -> str | None:
         """The table, if exactly one is named without a pattern. Otherwise None, and results are a list."""
-        if not self.names and not self.every:
+        if self.is_empty and not self.listed:
             raise BadInput(
                 "No table is named.", hint="Name tables or patterns such as 'sales.*', or use all tables with --all."
             )
-        return None if self.every or len(self.names) > 1 or is_pattern(self.names[0]) else self.names[0]
+        several = self.every or self.listed or len(self.names) > 1 or is_pattern(self.names[0])
+        return None if several else self.names[0]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.names and not self.every
 
     def find(self, settings: Settings, catalog: Catalog) -> "list[TableRef | UnresolvedTable]":
         """Returns each table once, in the order of the command line. Raises if a pattern matches nothing."""

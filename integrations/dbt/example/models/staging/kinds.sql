@@ -1,0 +1,3 @@
+{{ config(materialized='table') }}
+
+select distinct kind from {{ ref('latest_events') }}
