@@ -50,13 +50,13 @@ def compact(
     if tables and show_all and not (all_tables or dry_run or common.json):
         note = "--all shows every partition of the named tables; --all-tables compacts every table."
         typer.echo(f"note: {note}", err=True)
-    named = named_tables(tables, show_all, all_tables, from_file)
     session = Session(common, engine)
-    if not (dry_run or named.is_empty):
+    if not dry_run:
         launch_spark(session.settings)
     from tidyberg.cli import jobs
     from tidyberg.cli.table_batch import TableBatch
 
+    named = named_tables(tables, show_all, all_tables, from_file)
     if (table := named.single) is None:
         batch = TableBatch(session, named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
         end_as(batch.plan() if dry_run else batch.compact(), detailed_exitcode=detailed_exitcode)
