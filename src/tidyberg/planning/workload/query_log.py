@@ -1,6 +1,7 @@
 """Reads query logs: SQL files, and JSON lines with a query and how often it ran."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
@@ -13,17 +14,23 @@ _TEXT_NAMES = ("query", "sql", "statement")
 _FIRST_MILLISECONDS = 1e11  # a number of seconds reaches it in the year 5138
 
 
-def sql_log(text: str) -> list[LoggedQuery]:
+@dataclass(frozen=True, slots=True)
+class QueryLog:
+    queries: tuple[LoggedQuery, ...] = ()
+    unreadable: tuple[str, ...] = ()  # why entries of the log were left out
+
+
+def sql_log(text: str) -> QueryLog:
     """The statements of a file. Statements with the same text are one query that ran several times."""
     found: dict[str, float] = {}
     for statement in statements(text):
         found[statement] = found.get(statement, 0.0) + 1
         _refuse_more(len(found))
-    return [LoggedQuery(statement, count) for statement, count in found.items()]
+    return QueryLog(tuple(LoggedQuery(statement, count) for statement, count in found.items()))
 
 
-def json_log(text: str) -> tuple[list[LoggedQuery], list[str]]:
-    """The queries of a log, and why lines of it were left out. One bad line does not spoil the others."""
+def json_log(text: str) -> QueryLog:
+    """The queries of a log with one JSON object per line. One bad line does not spoil the others."""
     found: list[LoggedQuery] = []
     unreadable: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -33,7 +40,7 @@ def json_log(text: str) -> tuple[list[LoggedQuery], list[str]]:
             except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 unreadable.append(f"line {number}: {_words(error)}")
         _refuse_more(len(found))
-    return found, unreadable
+    return QueryLog(tuple(found), tuple(unreadable))
 
 
 def _entry(entry: Any) -> LoggedQuery:

@@ -19,8 +19,8 @@ from tidyberg.model.workload import Condition, Operator, comparisons
 
 Ranks = npt.NDArray[np.int64]
 NULL = 0  # sorts before all values, as Iceberg sorts nulls by default
-BELOW, ABOVE = 0, 2**62  # bounds that a file does not have
-NAN = 2**61  # sorts after all values; no bound of a file says anything about it
+BELOW, ABOVE = 0, 2**60  # bounds that a file does not have
+NAN = 2**59  # sorts after all values; no bound of a file says anything about it
 
 
 @dataclass(frozen=True)
