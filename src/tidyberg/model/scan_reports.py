@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+SCAN_REPORT_DAYS = 30  # older days are dropped
+MOST_SCAN_SHAPES = 200  # of one table and day
+OTHER_SHAPES = "null"  # the shape of no filter, to which further shapes of a day are added
+
 
 @dataclass(frozen=True, slots=True)
 class ScanReportTotals:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
+from sqlglot import Dialects
+
 from tidyberg.errors import BadInput
 from tidyberg.planning.workload.sql_queries import LoggedQuery, statements
 
@@ -18,6 +20,14 @@ _FIRST_MILLISECONDS = 1e11  # a number of seconds reaches it in the year 5138
 class QueryLog:
     queries: tuple[LoggedQuery, ...] = ()
     unreadable: tuple[str, ...] = ()  # why entries of the log were left out
+
+    def __add__(self, other: "QueryLog") -> "QueryLog":
+        return QueryLog(self.queries + other.queries, self.unreadable + other.unreadable)
+
+
+def check_dialect(dialect: str | None) -> None:
+    if dialect is not None and dialect.lower() not in Dialects.__members__.values():
+        raise BadInput(f"{dialect!r} is not a dialect of SQL.", hint="Use spark, trino, duckdb or another of sqlglot.")
 
 
 def sql_log(text: str) -> QueryLog:
