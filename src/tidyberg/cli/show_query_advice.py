@@ -28,12 +28,12 @@ def show_query_advice(advice: QueryAdvice) -> Group:
 
 
 def query_advice_json(advice: QueryAdvice) -> dict[str, Any]:
-    document = plain(advice)
+    document: dict[str, Any] = plain(advice)
     document["table"] = str(advice.table)
     document["outcome"] = "nothing" if advice.best is None else "advised"
     document["command"] = None if advice.best is None else layout_command(advice, advice.best)
-    document["columns"] = {name: weight for name, weight in advice.columns}
-    document["joined_on"] = {name: weight for name, weight in advice.joined_on}
+    document["columns"] = dict(advice.columns)
+    document["joined_on"] = dict(advice.joined_on)
     return document
 
 

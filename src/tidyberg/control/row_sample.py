@@ -62,9 +62,7 @@ class SampleReader:
         rows = pa.concat_tables(tables) if tables else self._empty()
         numbers = np.concatenate(origins) if origins else np.zeros(0, np.int64)
         partitions = files["partition"].to_numpy()
-        facts = SampleFacts(
-            rows.num_rows, spent, len(np.unique(partitions[numbers])), len(np.unique(partitions))
-        )
+        facts = SampleFacts(rows.num_rows, spent, len(np.unique(partitions[numbers])), len(np.unique(partitions)))
         return RowSample(rows, numbers, facts)
 
     def _of_file(self, storage: Storage, row: dict[str, object], wanted: int) -> tuple[pa.Table, int]:
@@ -127,4 +125,6 @@ def _spread(footer: pq.FileMetaData) -> list[int]:
 
 
 def _cost(footer: pq.FileMetaData, selection: Selection, chosen: Sequence[int]) -> int:
-    return sum(footer.row_group(group).column(one).total_compressed_size for group in chosen for one in selection.columns)
+    return sum(
+        footer.row_group(group).column(one).total_compressed_size for group in chosen for one in selection.columns
+    )

@@ -38,7 +38,9 @@ def read_file_bounds(io: FileIO, inventory: Inventory, columns: Sequence[str]) -
                 for entry in AvroFile.parse(raw).records(_WANTED):
                     number = numbers.get(str(entry.get(_PATH)))
                     if entry.get(_STATUS) != DELETED and number is not None:
-                        found[number] = tuple(_by_column(entry.get(one), one) for one in (_LOWER, _UPPER, _VALUES, _NULLS))
+                        found[number] = tuple(
+                            _by_column(entry.get(one), one) for one in (_LOWER, _UPPER, _VALUES, _NULLS)
+                        )
         except AvroError as error:
             raise damaged(info.path, f"as a manifest, {error}") from error
     schema, records = inventory.pinned.schema, files["records"].to_pylist()
@@ -51,9 +53,7 @@ def read_file_bounds(io: FileIO, inventory: Inventory, columns: Sequence[str]) -
     )
 
 
-def _column(
-    schema: Schema, name: str, found: Sequence[tuple[_Metrics, ...]], records: Sequence[int]
-) -> ColumnBounds:
+def _column(schema: Schema, name: str, found: Sequence[tuple[_Metrics, ...]], records: Sequence[int]) -> ColumnBounds:
     field = schema.find_field(name)
     assert isinstance(field.field_type, PrimitiveType)
     lows, highs, nulls, values = [], [], [], []

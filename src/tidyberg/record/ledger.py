@@ -64,8 +64,8 @@ class Ledger(Protocol):
         """Forget a look that was due at this time. It stays if it was postponed meanwhile."""
         ...
 
-    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> None:
-        """Add a report to the totals of its table, day and shape.
+    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> bool:
+        """Add a report to the totals of its table, day and shape. Returns True for the first of a table and day.
 
         Days before the last SCAN_REPORT_DAYS are dropped. After MOST_SCAN_SHAPES shapes of a day, further ones are
         added to OTHER_SHAPES.

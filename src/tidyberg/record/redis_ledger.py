@@ -1,8 +1,10 @@
 """Keeps schedules, plans, pauses, wanted looks, scan reports and the audit log in Redis."""
 
 from dataclasses import replace
+from functools import partial
 
 from pydantic import TypeAdapter
+from redis import Redis
 
 from tidyberg.model.scan_reports import MOST_SCAN_SHAPES, OTHER_SHAPES, SCAN_REPORT_DAYS, ScanReportTotals
 from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
@@ -94,11 +96,12 @@ class RedisLedger:
     def drop_look(self, subject: str, due_ms: int) -> bool:
         return bool(int(self._client.run("drop_look", subject, due_ms, once=True)))
 
-    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> None:
+    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> bool:
         first = report.day - SCAN_REPORT_DAYS + 1
         totals = [part for name in _TOTALS for part in (name, getattr(report, name))]
         keep = (first, MOST_SCAN_SHAPES, OTHER_SHAPES, (SCAN_REPORT_DAYS + 1) * _DAY_MS)
-        self._client.run("add_scan_report", table_key(table), report.day, report.shape, *keep, *totals, once=True)
+        arguments = (table_key(table), report.day, report.shape, *keep, *totals)
+        return bool(int(self._client.run("add_scan_report", *arguments, once=True)))
 
     def scan_reports(self, table: TableRef) -> list[ScanReportTotals]:
         key, client = table_key(table), self._client
@@ -106,7 +109,7 @@ class RedisLedger:
         for day in client.ask(lambda redis: redis.zrange(client.key(f"scan_days:{key}"), 0, -1)):
             name = client.key(f"scan_reports:{day}:{key}")
             totals: dict[str, dict[str, int]] = {}
-            for field, number in client.ask(lambda redis, name=name: redis.hgetall(name)).items():
+            for field, number in client.ask(partial(Redis.hgetall, name=name)).items():
                 total, _, shape = field.partition(" ")
                 totals.setdefault(shape, {})[total] = int(number)
             found += [ScanReportTotals(int(day), shape, **totals[shape]) for shape in sorted(totals)]

@@ -113,7 +113,7 @@ class SqliteLedger:
             dropped = connection.execute("DELETE FROM looks WHERE subject = ? AND due_ms = ?", (subject, due_ms))
             return dropped.rowcount == 1
 
-    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> None:
+    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> bool:
         key, numbers = table_key(table), astuple(report)[2:]
         with self._file.transaction() as connection:
             connection.execute("DELETE FROM scan_reports WHERE day <= ?", (report.day - SCAN_REPORT_DAYS,))
@@ -135,6 +135,7 @@ class SqliteLedger:
                 " planning_nanoseconds = planning_nanoseconds + excluded.planning_nanoseconds",
                 (key, report.day, shape, *numbers),
             )
+        return not known and not others[0]
 
     def scan_reports(self, table: TableRef) -> list[ScanReportTotals]:
         with self._file.reading() as connection:

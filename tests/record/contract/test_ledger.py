@@ -218,8 +218,8 @@ def report(day: int, shape: str, reports: int = 1) -> ScanReportTotals:
 
 def test_scan_reports_of_one_day_and_shape_are_added_up(ledger: Ledger) -> None:
     shape = '{"column":"a b","operator":"is null"}'  # shapes have spaces
-    for one in (report(20_000, shape), report(20_000, shape), report(20_000, "null"), report(20_001, shape)):
-        ledger.add_scan_report(SCANNED, one)
+    added = (report(20_000, shape), report(20_000, shape), report(20_000, "null"), report(20_001, shape))
+    assert [ledger.add_scan_report(SCANNED, one) for one in added] == [True, False, False, True], "the first of a day"
     expected = [report(20_000, "null"), report(20_000, shape, 2), report(20_001, shape)]
     assert sorted(ledger.scan_reports(SCANNED), key=str) == sorted(expected, key=str)
     assert ledger.scan_reports(TableRef("lab", ("db",), "other")) == []

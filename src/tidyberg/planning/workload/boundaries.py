@@ -4,7 +4,7 @@ A range reads a file in vain where the file reaches beyond the range. Only files
 do that. If these are cut at the bounds, every range reads whole files, and all other files stay as they are.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -64,11 +64,13 @@ class Boundaries:
 
     def _bounds(self) -> Numbers:
         """The heaviest places where a range begins or ends: 2 * rank is before a value, 2 * rank + 1 is after it."""
-        found: Counter[int] = Counter()
+        found: dict[int, float] = {}
         for condition, weight in zip(self.conditions, self.weights, strict=True):
-            for place in {place for one in comparisons(condition) if one.column == self.column for place in _places(one.operator, one.values)}:
-                found[place] += weight  # type: ignore[assignment]  # weights need not be whole
-        return np.array(sorted(place for place, _ in found.most_common(MOST_BOUNDS)), np.int64)
+            mine = [one for one in comparisons(condition) if one.column == self.column]
+            for place in {place for one in mine for place in _places(one.operator, one.values)}:
+                found[place] = found.get(place, 0.0) + weight
+        heaviest = sorted(found, key=lambda place: (-found[place], place))[:MOST_BOUNDS]
+        return np.array(sorted(heaviest), np.int64)
 
     def _straddling(self, bounds: Numbers) -> Numbers:
         """The files that have values on both sides of a bound. A file without bounds straddles all of them."""

@@ -20,7 +20,8 @@ from tidyberg.planning.literals import Value, to_literal, to_moment
 MAX_DEPTH = 100
 _MOST_VALUES = 1000  # of one IN list; longer lists are cut, which makes a scan look cheaper than it is
 
-ResolveColumn = Callable[[sql.Expression], str | None]  # the table's name of a column node, None for other columns
+Node = Any  # a node of sqlglot, whose base class differs between versions
+ResolveColumn = Callable[[Node], str | None]  # the table's name of a column node, None for other columns
 
 _OPERATORS: dict[type[sql.Expression], Operator] = {
     sql.EQ: Operator.EQ,
@@ -66,7 +67,7 @@ class ConditionReader:
     now: datetime  # for current_date and the like
     resolve: ResolveColumn
 
-    def read(self, node: sql.Expression, *, negated: bool = False, depth: int = 0) -> Condition:
+    def read(self, node: Node, *, negated: bool = False, depth: int = 0) -> Condition:
         if depth > MAX_DEPTH:
             return Anything()
         if node.args.get("negate"):  # sqlglot marks some `not like` this way
@@ -84,7 +85,7 @@ class ConditionReader:
             return _negation(self._positive(node))
         return self._positive(node)
 
-    def _positive(self, node: sql.Expression) -> Condition:
+    def _positive(self, node: Node) -> Condition:
         try:
             if type(node) in _OPERATORS:
                 return self._comparison(node)
@@ -105,7 +106,7 @@ class ConditionReader:
             pass  # a value that the column cannot have, or a cast that this code does not know
         return Anything()
 
-    def _comparison(self, node: sql.Expression) -> Condition:
+    def _comparison(self, node: Node) -> Condition:
         operator, left, right = _OPERATORS[type(node)], node.this, node.expression
         if self._term(left) is None:
             operator, left, right = _SWAPPED[operator], right, left
@@ -151,17 +152,17 @@ class ConditionReader:
             return Anything() if term is None else Comparison(term.column, Operator.EQ, (prefix,))
         return self._prefix(node.this, prefix) if prefix else Anything()
 
-    def _prefix(self, node: sql.Expression, prefix: str | None) -> Condition:
+    def _prefix(self, node: Node, prefix: str | None) -> Condition:
         term = self._term(node)
         if term is None or term.unit is not None or not isinstance(self._kind(term), StringType):
             return Anything()
         return Comparison(term.column, Operator.STARTS_WITH, None if prefix is None else (prefix,))
 
-    def _text(self, node: sql.Expression) -> str | None:
+    def _text(self, node: Node) -> str | None:
         """Returns the text of a literal, or None for a parameter."""
         return node.name if isinstance(node, sql.Literal) and node.is_string else None
 
-    def _compare(self, term: _Term, operator: Operator, node: sql.Expression) -> Condition:
+    def _compare(self, term: _Term, operator: Operator, node: Node) -> Condition:
         if term.unit is not None:
             return self._compare_start(term, operator, node)
         try:
@@ -169,7 +170,7 @@ class ConditionReader:
         except _Unknown:
             return Comparison(term.column, operator, None)
 
-    def _compare_start(self, term: _Term, operator: Operator, node: sql.Expression) -> Condition:
+    def _compare_start(self, term: _Term, operator: Operator, node: Node) -> Condition:
         """Compares the start of a day, month, ... with a moment: f(x) < v is x < v if v is itself a start."""
         assert term.unit is not None
         name = term.column
@@ -196,11 +197,11 @@ class ConditionReader:
         value: Value = moment.date() if isinstance(kind, DateType) else moment
         return to_literal(value, term.column, kind)[0].value
 
-    def _value(self, term: _Term, node: sql.Expression) -> Any:
+    def _value(self, term: _Term, node: Node) -> Any:
         value, kind = self._constant(node), self._kind(term)
         return to_literal(value, term.column, kind)[0].value
 
-    def _constant(self, node: sql.Expression) -> Value:
+    def _constant(self, node: Node) -> Value:
         if any(isinstance(one, sql.Placeholder | sql.Parameter | sql.SessionParameter) for one in node.walk()):
             raise _Unknown
         if any(isinstance(one, sql.Query | sql.Subquery) for one in node.walk()):
@@ -215,7 +216,7 @@ class ConditionReader:
     def _kind(self, term: _Term) -> IcebergType:
         return self.schema.find_field(term.column).field_type
 
-    def _term(self, node: sql.Expression) -> _Term | None:
+    def _term(self, node: Node) -> _Term | None:
         if isinstance(node, sql.Paren):
             return self._term(node.this)
         if isinstance(node, sql.Column | sql.Dot):
@@ -236,7 +237,7 @@ class ConditionReader:
         return _Term(name) if isinstance(self.schema.find_field(name).field_type, PrimitiveType) else None
 
 
-def _monotone(node: sql.Expression) -> tuple[sql.Expression | None, str | None]:
+def _monotone(node: Node) -> tuple[Node | None, str | None]:
     """Returns the argument and the unit of a function that never decreases when its argument grows."""
     if isinstance(node, sql.Cast | sql.TryCast) and node.to.this in _DATES:
         return node.this, "day"
@@ -262,8 +263,9 @@ def _is_coarser(unit: str, inner: str | None) -> bool:
 
 def _start(moment: datetime, unit: str) -> datetime:
     keep = 1 if unit == "year_number" else _UNITS.index(unit) + 1
-    parts = (moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second)[:keep]
-    return datetime(*parts, *((1,) * (3 - keep)))  # type: ignore[misc]  # noqa: DTZ001  # a wall clock in UTC
+    year, *parts = (moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second)[:keep]
+    month, day, hour, minute, second = [*parts, *(1, 1, 0, 0, 0)[len(parts) :]]
+    return datetime(year, month, day, hour, minute, second)  # noqa: DTZ001  # a wall clock in UTC
 
 
 def _next(start: datetime, unit: str) -> datetime:
@@ -274,7 +276,7 @@ def _next(start: datetime, unit: str) -> datetime:
     return start + timedelta(**{f"{unit}s": 1})
 
 
-def _plain(node: sql.Expression) -> sql.Expression:
+def _plain(node: Node) -> Node:
     """Rewrites constants that dialects spell in their own way: timestamp '…', date('…'), to_date('…')."""
     if isinstance(node, sql.TsOrDsToDate | sql.Date) and node.this is not None:
         return sql.Cast(this=node.this, to=sql.DataType.build("date"))
@@ -289,4 +291,3 @@ def _negation(condition: Condition) -> Condition:
     if isinstance(condition, AllOf):  # `between`, or a day
         return any_of(tuple(_negation(one) for one in condition.parts))
     return Anything()  # bounds rule out `!=` only for a file with one value, which is not worth a layout
-

@@ -110,13 +110,10 @@ def _has_other_side(condition: Comparison, beside: Sequence[Condition]) -> bool:
     lower, upper = (Operator.GT, Operator.GE), (Operator.LT, Operator.LE)
     wanted = upper if condition.operator in lower else lower
     return any(
-        isinstance(one, Comparison)
-        and one.column == condition.column
-        and one.operator in wanted
-        and one.values is None
+        isinstance(one, Comparison) and one.column == condition.column and one.operator in wanted and one.values is None
         for one in beside
     )
 
 
 def _comparable(sample: Ranks) -> Ranks:
-    return sample[(sample != NULL) & (sample != NAN)]
+    return np.asarray(sample[(sample != NULL) & (sample != NAN)], np.int64)

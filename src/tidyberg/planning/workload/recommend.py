@@ -6,9 +6,10 @@ manifests.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, permutations
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,7 @@ _WORTH = 0.9  # a layout must read less than this part of what is read today
 _SIMPLER = 1.05  # a simpler layout is preferred if it reads at most so much more
 
 Reads = npt.NDArray[np.float64]
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
@@ -55,26 +57,30 @@ class RowSample:
 
     rows: pa.Table
     files: Numbers
-    facts: SampleFacts = SampleFacts()
+    facts: SampleFacts = field(default_factory=SampleFacts)
 
 
 def heaviest(filters: Sequence[ScanFilter], most: int = MOST_FILTERS) -> list[ScanFilter]:
     """Adds up equal filters, and returns the heaviest."""
-    weights: Counter[Condition] = Counter()
+    weights: dict[Condition, float] = {}
     texts: dict[Condition, str] = {}
     for one in filters:
-        weights[one.condition] += one.weight  # type: ignore[assignment]  # weights need not be whole
+        weights[one.condition] = weights.get(one.condition, 0.0) + one.weight
         texts.setdefault(one.condition, one.text)
-    return [ScanFilter(condition, weight, texts[condition]) for condition, weight in weights.most_common(most)]
+    return [ScanFilter(condition, weight, texts[condition]) for condition, weight in _by_weight(weights)[:most]]
 
 
 def filter_columns(filters: Sequence[ScanFilter]) -> list[tuple[str, float]]:
     """The columns that filters compare with values, with their weights, the heaviest first."""
-    weights: Counter[str] = Counter()
+    weights: dict[str, float] = {}
     for one in filters:
         for column in {part.column for part in comparisons(one.condition)}:
-            weights[column] += one.weight  # type: ignore[assignment]  # weights need not be whole
-    return weights.most_common()
+            weights[column] = weights.get(column, 0.0) + one.weight
+    return _by_weight(weights)
+
+
+def _by_weight(weights: Mapping[_Key, float]) -> list[tuple[_Key, float]]:
+    return sorted(weights.items(), key=lambda one: (-one[1], str(one[0])))
 
 
 def only_columns(condition: Condition, known: frozenset[str]) -> Condition:

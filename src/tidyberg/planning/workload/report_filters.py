@@ -113,7 +113,9 @@ def shape_words(condition: Condition) -> str:
     if isinstance(condition, AllOf | AnyOf):
         word = " and " if isinstance(condition, AllOf) else " or "
         nested = (AnyOf,) if isinstance(condition, AllOf) else (AllOf,)
-        return word.join(f"({shape_words(one)})" if isinstance(one, nested) else shape_words(one) for one in condition.parts)
+        return word.join(
+            f"({shape_words(one)})" if isinstance(one, nested) else shape_words(one) for one in condition.parts
+        )
     return "no filter"
 
 

@@ -17,7 +17,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from tidyberg.model.table import TableRef
 from tidyberg.model.workload import Condition, ScanFilter, Workload, all_of
-from tidyberg.planning.workload.conditions import ConditionReader
+from tidyberg.planning.workload.conditions import ConditionReader, Node
 
 DIALECTS = ("spark", "trino", "duckdb")
 MAX_LENGTH = 100_000  # of one statement
@@ -48,7 +48,7 @@ class QueryReader:
     def workload(self, queries: Iterable[LoggedQuery]) -> Workload:
         filters: list[ScanFilter] = []
         unreadable: list[str] = []
-        joined: Counter[str] = Counter()
+        joined: dict[str, float] = {}
         count = elsewhere = 0
         for query in queries:
             count += 1
@@ -62,8 +62,8 @@ class QueryReader:
             for scan in found:
                 filters.append(ScanFilter(all_of(tuple(scan.conditions)), query.count, _shorten(query.text)))
                 for column in scan.joined_on:
-                    joined[column] += query.count  # type: ignore[assignment]  # weights need not be whole
-        return Workload(tuple(filters), count, elsewhere, tuple(unreadable), dict(joined))
+                    joined[column] = joined.get(column, 0.0) + query.count
+        return Workload(tuple(filters), count, elsewhere, tuple(unreadable), joined)
 
     def _scans(self, query: LoggedQuery) -> list["_Scan"]:
         statement = _parse(query.text, self.dialect)
@@ -94,7 +94,7 @@ _Place = tuple[int, str]  # a scope and the alias that the table has in it
 class _Statement:
     """One statement with its scopes, each of which selects from tables or from other scopes."""
 
-    def __init__(self, reader: QueryReader, tree: sql.Expression, at: datetime | None) -> None:
+    def __init__(self, reader: QueryReader, tree: Node, at: datetime | None) -> None:
         self._reader = reader
         self._now = at or reader.now
         self._names = {name.lower(): name for name in reader.schema.column_names}
@@ -116,18 +116,22 @@ class _Statement:
                 self._take(scope, conjunct)
         return list(self._found.values())
 
-    def _take(self, scope: Scope, conjunct: sql.Expression) -> None:
+    def _take(self, scope: Scope, conjunct: Node) -> None:
         own = [one for one in conjunct.find_all(sql.Column) if one.find_ancestor(sql.Query) is scope.expression]
         places = {id(column): self._resolve(scope, column) for column in own}
         tables = {found[0] for found in places.values() if found is not None}
-        if isinstance(conjunct, sql.EQ) and len(own) == 2 and all(isinstance(one, sql.Column) for one in _sides(conjunct)):
+        if (
+            isinstance(conjunct, sql.EQ)
+            and len(own) == 2
+            and all(isinstance(one, sql.Column) for one in _sides(conjunct))
+        ):
             for place in (found for found in places.values() if found is not None):
                 self._found[place[0]].joined_on.add(place[1])
             return
         if len(tables) != 1:
             return
 
-        def resolve(node: sql.Expression) -> str | None:
+        def resolve(node: Node) -> str | None:
             column = node if isinstance(node, sql.Column) else node.find(sql.Column)
             found = None if column is None else places.get(id(column))
             if found is None or isinstance(node, sql.Column):
@@ -155,12 +159,13 @@ class _Statement:
 
     def _in_source(self, scope: Scope, alias: str, name: str, depth: int) -> tuple[_Place, str] | None:
         _, source = scope.selected_sources[alias]
+        inner_select: Node = source.expression if isinstance(source, Scope) else None
         if isinstance(source, sql.Table):
             place, field_name = (id(scope), alias), self._field(name)
             return (place, field_name) if place in self._found and field_name is not None else None
-        if not isinstance(source, Scope) or self._uses[id(source)] > 1 or not _passes_filters(source.expression):
+        if not isinstance(source, Scope) or self._uses[id(source)] > 1 or not _passes_filters(inner_select):
             return None  # a filter on one use of a shared expression says nothing about the other
-        for projection in source.expression.selects:
+        for projection in inner_select.selects:
             if isinstance(projection, sql.Star) or projection.is_star:
                 found = self._resolve(source, sql.column(name), depth + 1) if "." not in name else None
                 if found is not None:
@@ -174,7 +179,7 @@ class _Statement:
         return self._names.get(name.lower())
 
 
-def statements(text: str, dialect: str | None = None) -> Iterator[str]:
+def statements(text: str) -> Iterator[str]:
     """Splits a file into statements at semicolons, but not inside of quotes and comments."""
     start, at, end = 0, 0, len(text)
     while at < end:
@@ -205,7 +210,7 @@ def _nonempty(statement: str) -> Iterator[str]:
         yield statement.strip()
 
 
-def _parse(text: str, dialect: str | None) -> sql.Expression:
+def _parse(text: str, dialect: str | None) -> Node:
     if len(text) > MAX_LENGTH:
         raise UnreadableQueryError(f"{_shorten(text)}: it is longer than {MAX_LENGTH:,} characters")
     first: Exception | None = None
@@ -237,7 +242,7 @@ def _shorten(text: str) -> str:
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
 
-def _queries(statement: sql.Expression) -> Iterator[sql.Expression]:
+def _queries(statement: Node) -> Iterator[Node]:
     """The queries of a statement, also of `create table as`, `insert into … select`, `explain` and the like.
 
     An update and a delete read the table that they change, so they count as a select with their condition.
@@ -253,7 +258,7 @@ def _queries(statement: sql.Expression) -> Iterator[sql.Expression]:
         yield statement.expression.copy()
 
 
-def _conjuncts(scope: Scope) -> Iterator[sql.Expression]:
+def _conjuncts(scope: Scope) -> Iterator[Node]:
     expression = scope.expression
     if not isinstance(expression, sql.Select):
         return
@@ -266,7 +271,7 @@ def _conjuncts(scope: Scope) -> Iterator[sql.Expression]:
             yield from _split(on)
 
 
-def _split(node: sql.Expression) -> Iterator[sql.Expression]:
+def _split(node: Node) -> Iterator[Node]:
     if isinstance(node, sql.Paren):
         yield from _split(node.this)
     elif isinstance(node, sql.And):
@@ -276,11 +281,11 @@ def _split(node: sql.Expression) -> Iterator[sql.Expression]:
         yield node
 
 
-def _sides(node: sql.Expression) -> tuple[sql.Expression, sql.Expression]:
+def _sides(node: Node) -> tuple[Node, Node]:
     return node.this, node.expression
 
 
-def _passes_filters(select: sql.Expression) -> bool:
+def _passes_filters(select: Node) -> bool:
     """Returns True if an engine may filter before this select: it has no limit, window or union."""
     if not isinstance(select, sql.Select) or select.args.get("limit") or select.args.get("qualify"):
         return False

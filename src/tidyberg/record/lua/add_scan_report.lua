@@ -1,4 +1,5 @@
--- Adds a scan report to the totals of its table, day and shape. The oldest days are dropped.
+-- Adds a scan report to the totals of its table, day and shape, and drops the oldest days. Returns 1 for the first
+-- report of a table and day.
 -- ARGV: table, day, shape, first day to keep, most shapes of a day, shape of the others, milliseconds to keep,
 -- then pairs of a total and the number to add.
 local kept = answered()
@@ -9,6 +10,7 @@ for _, day in ipairs(redis.call('ZRANGEBYSCORE', days, '-inf', '(' .. ARGV[4])) 
   redis.call('ZREM', days, day)
 end
 local totals = P .. 'scan_reports:' .. ARGV[2] .. ':' .. ARGV[1]
+local first = redis.call('EXISTS', totals) == 0
 local shape = ARGV[3]
 if redis.call('HEXISTS', totals, 'reports ' .. shape) == 0 then
   local pairs_of_shape = (#ARGV - 7) / 2
@@ -20,4 +22,4 @@ end
 redis.call('ZADD', days, ARGV[2], ARGV[2])
 redis.call('PEXPIRE', totals, ARGV[7])
 redis.call('PEXPIRE', days, ARGV[7])
-return remember('1')
+return remember(first and '1' or '0')
