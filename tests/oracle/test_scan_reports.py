@@ -1,0 +1,40 @@
+"""Spark on a REST catalog reports its scans, and a service keeps them as Java's REST client sends them."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.builders.api import serving
+from tests.oracle.client import Oracle
+from tests.oracle.fixtures import give_up
+from tests.rest.lab import RestLab
+from tests.servers.metrics_forwarder import MetricsForwarder
+from tests.servers.rest import RestServer, RestServerMissingError
+from tidyberg.api.app import create_app
+from tidyberg.app import build_service
+from tidyberg.planning.workload.report_filters import shape_condition, shape_words
+from tidyberg.settings.settings import Settings
+
+pytestmark = [pytest.mark.oracle]
+
+
+def test_reports_of_spark_are_kept_by_columns_and_operators(oracle: Oracle, tmp_path: Path) -> None:
+    try:
+        server = RestServer(tmp_path / "catalog")
+    except RestServerMissingError as error:
+        give_up(f"Iceberg's REST catalog server could not be started: {error}")
+    with server, closing(RestLab(server, tmp_path)) as lab:
+        lab.untidy_table(files=4, files_per_commit=2)
+        service = build_service(Settings.model_validate(lab.settings()))
+        with serving(create_app(service)) as address, MetricsForwarder(server.uri, address) as forwarder:
+            java = oracle.attach_rest("reported", forwarder.uri)
+            java.sql(f"SELECT * FROM {lab.ref} WHERE id BETWEEN 5 AND 9 AND region = 'r1'")
+            java.sql(f"SELECT * FROM {lab.ref} WHERE name LIKE 'n%' OR id IN (1, 2, 3)")
+            java.sql(f"SELECT count(*) FROM {lab.ref}")
+            java.sql(f"DELETE FROM {lab.ref} WHERE id < 0")  # reports a scan and, if it commits, a commit
+        kept = service.records.ledger.scan_reports(lab.ref)
+        service.stop()
+    assert {status for _, _, status in forwarder.reports} == {204}
+    print(forwarder.reports, kept)
