@@ -1,6 +1,5 @@
 """Spark on a REST catalog reports its scans, and a service keeps them as Java's REST client sends them."""
 
-import json
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tests.servers.metrics_forwarder import MetricsForwarder
 from tests.servers.rest import RestServer, RestServerMissingError
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service
-from tidyberg.planning.workload.report_filters import shape_condition, shape_words
 from tidyberg.settings.settings import Settings
 
 pytestmark = [pytest.mark.oracle]

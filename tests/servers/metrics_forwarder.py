@@ -33,7 +33,9 @@ def _handler(forwarder: MetricsForwarder, catalog: str, reports: str) -> type[Ba
             is_report = self.path.endswith("/metrics")
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             connection = http.client.HTTPConnection(urlsplit(reports if is_report else catalog).netloc, timeout=30)
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in {*_HOP_BY_HOP, "host"}}
+            headers = {
+                name: value for name, value in self.headers.items() if name.lower() not in {*_HOP_BY_HOP, "host"}
+            }
             connection.request(self.command, self.path, body or None, headers)
             answer = connection.getresponse()
             content = answer.read()

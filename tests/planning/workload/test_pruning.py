@@ -26,7 +26,9 @@ def a_condition() -> st.SearchStrategy[Condition]:
     compared = [Operator.EQ, Operator.IN, Operator.LT, Operator.LE, Operator.GT, Operator.GE]
 
     def leaf(column: str, values: st.SearchStrategy[Any], operators: list[Operator]) -> st.SearchStrategy[Condition]:
-        return st.builds(lambda operator, value: Comparison(column, operator, (value,)), st.sampled_from(operators), values)
+        return st.builds(
+            lambda operator, value: Comparison(column, operator, (value,)), st.sampled_from(operators), values
+        )
 
     leaves = st.one_of(
         leaf("n", st.integers(-6, 6), compared),
@@ -38,7 +40,9 @@ def a_condition() -> st.SearchStrategy[Condition]:
     return st.recursive(
         leaves,
         lambda inner: st.builds(
-            lambda kind, parts: kind(tuple(parts)), st.sampled_from((AllOf, AnyOf)), st.lists(inner, min_size=1, max_size=3)
+            lambda kind, parts: kind(tuple(parts)),
+            st.sampled_from((AllOf, AnyOf)),
+            st.lists(inner, min_size=1, max_size=3),
         ),
         max_leaves=6,
     )
@@ -90,7 +94,13 @@ def test_a_file_without_bounds_is_always_read() -> None:
     ],
 )
 def test_values_of_every_type_are_ranked_in_their_order(kind: pa.DataType, values: list[Any]) -> None:
-    plain = pa.int64() if pa.types.is_temporal(kind) and kind != pa.date32() else pa.int32() if kind == pa.date32() else kind
+    plain = (
+        pa.int64()
+        if pa.types.is_temporal(kind) and kind != pa.date32()
+        else pa.int32()
+        if kind == pa.date32()
+        else kind
+    )
     sample = pa.array([*values, None], plain).cast(kind)
     column = rank_column(sample, column_bounds(values, values), values)
     low, high, null = column.sample.tolist()
@@ -130,7 +140,11 @@ def test_values_of_the_sample_stand_for_unknown_ones() -> None:
     assert len(found) == TYPICAL
     assert all(is_known(one) for one in found)
     assert len(set(found)) == TYPICAL, "different values"
-    (one,) = {len(one.values or ()) for one in typical(Comparison("c", Operator.IN, None), range(100)) if isinstance(one, Comparison)}
+    (one,) = {
+        len(one.values or ())
+        for one in typical(Comparison("c", Operator.IN, None), range(100))
+        if isinstance(one, Comparison)
+    }
     assert one == 3
 
 

@@ -55,9 +55,9 @@ def test_filters_that_differ_in_values_and_order_have_one_shape() -> None:
     second = {"type": "and", "left": {**TS, "value": 1}, "right": {**ID, "value": 2}}
     assert condition_shape(report_condition(first)) == condition_shape(report_condition(second))
     assert "digit" not in condition_shape(report_condition(first)), "no values are kept"
-    assert shape_words(report_condition({"type": "and", "left": ID, "right": {"type": "or", "left": TS, "right": ID}})) == (
-        "id = ? and (ts >= ? or id = ?)"
-    )
+    assert shape_words(
+        report_condition({"type": "and", "left": ID, "right": {"type": "or", "left": TS, "right": ID}})
+    ) == ("id = ? and (ts >= ? or id = ?)")
 
 
 @pytest.mark.parametrize(

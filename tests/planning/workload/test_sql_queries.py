@@ -173,7 +173,9 @@ def test_a_filter_on_one_use_of_a_shared_expression_does_not_filter_the_scan() -
     ]
 
 
-@pytest.mark.parametrize("inner", ["select * from events limit 5", "select id, row_number() over (order by ts) n from events"])
+@pytest.mark.parametrize(
+    "inner", ["select * from events limit 5", "select id, row_number() over (order by ts) n from events"]
+)
 def test_a_filter_after_a_limit_or_window_does_not_reach_the_scan(inner: str) -> None:
     assert conditions(f"select * from ({inner}) q where id = 5") == [Anything()]
 

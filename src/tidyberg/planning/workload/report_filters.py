@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from tidyberg.errors import BadInput
-from tidyberg.model.workload import AllOf, AnyOf, Anything, Comparison, Condition, Operator, all_of, any_of
+from tidyberg.model.workload import AllOf, AnyOf, Anything, Comparison, Condition, Operator, all_of, any_of, comparisons
 
 MOST_COMPARISONS = 50  # of one filter; larger filters are kept as one that rules nothing out
 _MOST_NAME = 255
@@ -33,12 +33,27 @@ def report_condition(document: Any) -> Condition:
         condition = _condition(document, negated=False, level=0)
     except _TooDeepError:
         return Anything()
-    found = condition_shape(condition)
-    return condition if found.count('"column"') <= MOST_COMPARISONS else Anything()
+    condition = _without_implied(condition)
+    return condition if sum(1 for _ in comparisons(condition)) <= MOST_COMPARISONS else Anything()
 
 
 class _TooDeepError(Exception):
     pass
+
+
+def _without_implied(condition: Condition) -> Condition:
+    """Drops `a is not null` beside another comparison of a. Spark adds it to every filter."""
+    if isinstance(condition, AnyOf):
+        return any_of(_without_implied(one) for one in condition.parts)
+    if not isinstance(condition, AllOf):
+        return condition
+    single = [one for one in condition.parts if isinstance(one, Comparison)]
+    compared = {one.column for one in single if not one.operator.is_unary}
+    return all_of(
+        _without_implied(one)
+        for one in condition.parts
+        if not (isinstance(one, Comparison) and one.operator is Operator.NOT_NULL and one.column in compared)
+    )
 
 
 def _condition(node: Any, *, negated: bool, level: int) -> Condition:
