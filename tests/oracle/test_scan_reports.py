@@ -31,8 +31,16 @@ def test_reports_of_spark_are_kept_by_columns_and_operators(oracle: Oracle, tmp_
             java.sql(f"SELECT * FROM {lab.ref} WHERE id BETWEEN 5 AND 9 AND region = 'r1'")
             java.sql(f"SELECT * FROM {lab.ref} WHERE name LIKE 'n%' OR id IN (1, 2, 3)")
             java.sql(f"SELECT count(*) FROM {lab.ref}")
-            java.sql(f"DELETE FROM {lab.ref} WHERE id < 0")  # reports a scan and, if it commits, a commit
+            java.sql(f"INSERT INTO {lab.ref} VALUES (1, 'r1', 'n')")  # reports a commit
         kept = service.records.ledger.scan_reports(lab.ref)
         service.stop()
     assert {status for _, _, status in forwarder.reports} == {204}
-    print(forwarder.reports, kept)
+    assert not [body for _, body, _ in forwarder.reports if b"'r1'" in body or b'"r1"' in body], "Java sends no values"
+    found = {shape_words(shape_condition(one.shape)): one for one in kept}
+    one = found["id <= ? and id >= ? and region = ?"]
+    assert (one.reports, one.result_files + one.skipped_files) == (1, 4)
+    assert one.planning_nanoseconds > 0
+    assert found["id in ? or name starts with ?"].result_files == 4
+    assert found["no filter"].result_bytes > 0
+    assert sum(one.reports for one in kept) == sum(b'"scan-report"' in body for _, body, _ in forwarder.reports)
+    assert b'"commit-report"' in b"".join(body for _, body, _ in forwarder.reports)

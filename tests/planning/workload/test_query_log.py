@@ -24,9 +24,9 @@ def test_a_line_has_a_query_under_one_of_three_names_with_count_and_time() -> No
     )
     assert log.queries == (
         LoggedQuery("select 1", 12),
-        LoggedQuery("select 2", 1, datetime(2026, 11, 17, 9)),
-        LoggedQuery("select 3", 1, datetime(2025, 11, 17, 9)),
-        LoggedQuery("select 4", 1, datetime(2025, 11, 17, 9)),
+        LoggedQuery("select 2", 1, datetime.fromisoformat("2026-11-17T09:00")),
+        LoggedQuery("select 3", 1, datetime.fromisoformat("2025-11-17T09:00")),
+        LoggedQuery("select 4", 1, datetime.fromisoformat("2025-11-17T09:00")),
     )
 
 

@@ -232,8 +232,16 @@ def relative_errors(table: TableOfRows, filters: Sequence[Condition], layout: La
     return [abs(predicted[one] - measured[one]) / max(1, measured[one]) for one in kept]
 
 
-@pytest.mark.parametrize("layout", [sort_by("a"), sort_by("b", "s"), LayoutChoice(("a", "b"), Curve.ZORDER),
-                                    LayoutChoice(("a", "s"), Curve.HILBERT), LayoutChoice(("a", "b", "s"), Curve.HILBERT)], ids=str)  # fmt: skip
+LAYOUTS = [
+    sort_by("a"),
+    sort_by("b", "s"),
+    LayoutChoice(("a", "b"), Curve.ZORDER),
+    LayoutChoice(("a", "s"), Curve.HILBERT),
+    LayoutChoice(("a", "b", "s"), Curve.HILBERT),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_predicted_files_are_near_those_that_are_read_afterwards(layout: LayoutChoice, seed: int) -> None:
     table = skewed(seed)

@@ -55,9 +55,19 @@ def test_filters_that_differ_in_values_and_order_have_one_shape() -> None:
     second = {"type": "and", "left": {**TS, "value": 1}, "right": {**ID, "value": 2}}
     assert condition_shape(report_condition(first)) == condition_shape(report_condition(second))
     assert "digit" not in condition_shape(report_condition(first)), "no values are kept"
-    assert shape_words(
-        report_condition({"type": "and", "left": ID, "right": {"type": "or", "left": TS, "right": ID}})
-    ) == ("id = ? and (ts >= ? or id = ?)")
+    either = {"type": "or", "left": TS, "right": ID}
+    words = shape_words(report_condition({"type": "and", "left": ID, "right": either}))
+    assert words == "id = ? and (ts >= ? or id = ?)"
+
+
+def test_not_null_beside_another_comparison_of_the_column_is_dropped() -> None:
+    present = {"type": "not-null", "term": "id"}
+    assert report_condition({"type": "and", "left": present, "right": ID}) == unknown("id", Operator.EQ)
+    other = report_condition({"type": "and", "left": present, "right": TS})
+    assert other == AllOf((unknown("id", Operator.NOT_NULL), unknown("ts", Operator.GE)))
+    assert report_condition({"type": "or", "left": present, "right": ID}) == AnyOf(
+        (unknown("id", Operator.NOT_NULL), unknown("id", Operator.EQ))
+    )
 
 
 @pytest.mark.parametrize(

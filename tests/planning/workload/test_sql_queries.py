@@ -31,7 +31,7 @@ SCHEMA = Schema(
     NestedField(7, "price", DecimalType(9, 2), required=False),
     NestedField(8, "active", BooleanType(), required=False),
 )
-NOW = datetime(2026, 11, 17, 12)
+NOW = datetime.fromisoformat("2026-11-17T12:00")
 EQ, IN, LT, LE, GT, GE = Operator.EQ, Operator.IN, Operator.LT, Operator.LE, Operator.GT, Operator.GE
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -190,7 +190,9 @@ def test_joins_are_counted_by_column() -> None:
 
 
 def test_current_date_is_that_of_the_query() -> None:
-    (found,) = read(LoggedQuery("select * from events where day = current_date", at=datetime(2026, 1, 2))).filters
+    (found,) = read(
+        LoggedQuery("select * from events where day = current_date", at=datetime.fromisoformat("2026-01-02T00:00"))
+    ).filters
     assert found.condition == one("day", EQ, 20_455)
 
 
