@@ -13,6 +13,7 @@ from tests.servers.metrics_forwarder import MetricsForwarder
 from tests.servers.rest import RestServer, RestServerMissingError
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service
+from tidyberg.planning.workload.report_filters import shape_condition, shape_words
 from tidyberg.settings.settings import Settings
 
 pytestmark = [pytest.mark.oracle]
