@@ -100,9 +100,9 @@ def _boundary(advice: QueryAdvice) -> Iterable[Text]:
 
 def boundary_words(one: BoundaryChoice) -> str:
     return (
-        f"only the {plural(one.files, 'file')} that {plural(one.bounds, 'bound')} of the queries on {one.column} cut "
-        f"({size(one.bytes)}): {_percent(one.share)} of the files are read; a full sort by {one.column} "
-        f"rewrites {size(one.full_bytes)}: {_percent(one.full_share)}"
+        f"cutting only the {plural(one.files, 'file')} that straddle {plural(one.bounds, 'bound')} of {one.column} "
+        f"({size(one.bytes)}): the queries read {_percent(one.share)} of the files; "
+        f"a full sort by {one.column} ({size(one.full_bytes)}): {_percent(one.full_share)}"
     )
 
 
