@@ -64,7 +64,7 @@ class _Term:
 @dataclass(frozen=True, slots=True)
 class ConditionReader:
     schema: Schema
-    now: datetime  # for current_date and the like
+    as_of: datetime  # stands for current_date and the like
     resolve: ResolveColumn
 
     def read(self, node: Node, *, negated: bool = False, depth: int = 0) -> Condition:
@@ -207,7 +207,7 @@ class ConditionReader:
         if any(isinstance(one, sql.Query | sql.Subquery) for one in node.walk()):
             raise _Unknown  # a scalar subquery: its value is known when it runs
         try:
-            return evaluate(_plain(node), self.now)
+            return evaluate(_plain(node), self.as_of)
         except BadPredicate:
             if isinstance(node, sql.Null | sql.Literal | sql.Boolean):
                 raise

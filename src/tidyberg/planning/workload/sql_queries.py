@@ -38,11 +38,11 @@ class UnreadableQueryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QueryReader:
-    """Reads statements about one table. `now` stands for current_date and the like."""
+    """Reads statements about one table. `as_of` stands for current_date and the like."""
 
     table: TableRef
     schema: Schema
-    now: datetime
+    as_of: datetime
     dialect: str | None = None  # None: found out for each statement
 
     def workload(self, queries: Iterable[LoggedQuery]) -> Workload:
@@ -96,7 +96,7 @@ class _Statement:
 
     def __init__(self, reader: QueryReader, tree: Node, at: datetime | None) -> None:
         self._reader = reader
-        self._now = at or reader.now
+        self._now = at or reader.as_of
         self._names = {name.lower(): name for name in reader.schema.column_names}
         self._scopes = traverse_scope(tree) if isinstance(tree, sql.Query) else []
         sources = [source for scope in self._scopes for _, source in scope.selected_sources.values()]
