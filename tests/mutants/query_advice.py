@@ -100,8 +100,8 @@ QUERY_ADVICE = (
     Mutant(
         "advice: partitions without sampled rows stay as they are",
         "planning/workload/recommend.py",
-        "reads = self._unsampled.copy()",
-        "reads = np.zeros(len(self.filters))",
+        "return np.flatnonzero(~np.isin(self.files.partitions, sampled))",
+        "return np.zeros(0, np.int64)",
         (f"{RECOMMEND}::test_partitions_are_laid_out_one_by_one_and_unsampled_ones_stay",),
     ),
     Mutant(

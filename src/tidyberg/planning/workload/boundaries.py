@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tidyberg.model.file_bounds import FileBounds, Numbers
 from tidyberg.model.workload import Condition, Operator, comparisons
 from tidyberg.planning.workload.layouts import ROWS_PER_FILE, ranges
-from tidyberg.planning.workload.ranks import Boxes, RankedColumn
+from tidyberg.planning.workload.ranks import Boxes, RankedColumn, joined
 
 MOST_BOUNDS = 64  # the heaviest; more would cut files into small pieces
 
@@ -51,15 +51,7 @@ class Boundaries:
             return None
         kept = np.setdiff1d(np.arange(len(self.files)), chosen)
         pieces = [self._kept(kept), *self._cut(bounds, chosen, rows)]
-        boxes = {
-            name: Boxes(
-                *(
-                    np.concatenate([getattr(piece[0][name], part) for piece in pieces])
-                    for part in ("lows", "highs", "may_have_nulls", "may_have_values")
-                )
-            )
-            for name in self.columns
-        }
+        boxes = joined([piece for piece, _ in pieces])
         return CutFiles(chosen, len(bounds), boxes, np.concatenate([weights for _, weights in pieces]))
 
     def _bounds(self) -> Numbers:
@@ -80,15 +72,7 @@ class Boundaries:
         return np.flatnonzero((first < after) & boxes.may_have_values)
 
     def _kept(self, kept: Numbers) -> tuple[dict[str, Boxes], npt.NDArray[np.float64]]:
-        boxes = {
-            name: Boxes(
-                column.files.lows[kept],
-                column.files.highs[kept],
-                column.files.may_have_nulls[kept],
-                column.files.may_have_values[kept],
-            )
-            for name, column in self.columns.items()
-        }
+        boxes = {name: column.files.take(kept) for name, column in self.columns.items()}
         return boxes, np.ones(len(kept))
 
     def _cut(

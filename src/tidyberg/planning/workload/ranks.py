@@ -32,6 +32,22 @@ class Boxes:
     may_have_nulls: Flags
     may_have_values: Flags
 
+    def take(self, files: Ranks) -> "Boxes":
+        return Boxes(self.lows[files], self.highs[files], self.may_have_nulls[files], self.may_have_values[files])
+
+
+def joined(pieces: Sequence[Mapping[str, Boxes]]) -> dict[str, Boxes]:
+    """Returns the files of all pieces, which have the same columns."""
+    return {
+        name: Boxes(
+            np.concatenate([piece[name].lows for piece in pieces]),
+            np.concatenate([piece[name].highs for piece in pieces]),
+            np.concatenate([piece[name].may_have_nulls for piece in pieces]),
+            np.concatenate([piece[name].may_have_values for piece in pieces]),
+        )
+        for name in pieces[0]
+    }
+
 
 @dataclass(frozen=True)
 class RankedColumn:

@@ -40,7 +40,7 @@ from tidyberg.planning.workload.boundaries import Boundaries
 from tidyberg.planning.workload.curves import curve_positions
 from tidyberg.planning.workload.layouts import CurvePositions, Simulation
 from tidyberg.planning.workload.pruning import TypicalValues, is_known, may_match, with_ranks
-from tidyberg.planning.workload.ranks import Boxes, RankedColumn, filter_values, rank_column
+from tidyberg.planning.workload.ranks import Boxes, RankedColumn, filter_values, joined, rank_column
 
 MOST_FILTERS = 500  # the heaviest; others are rare
 MOST_COLUMNS = 4
@@ -174,19 +174,19 @@ class Recommender:
         ]
 
     @cached_property
-    def _unsampled(self) -> Reads:
+    def _unsampled(self) -> Numbers:
         """Files of partitions without sampled rows, which a simulation leaves as they are."""
         sampled = np.unique(self.files.partitions[self.sample.files])
-        boxes = {name: column.files for name, column in self._columns.items()}
-        return self._reads(boxes, (~np.isin(self.files.partitions, sampled)).astype(np.float64))
+        return np.flatnonzero(~np.isin(self.files.partitions, sampled))
 
     def after(self, layout: LayoutChoice) -> Reads:
         """Files that each filter reads after the table is written in this layout."""
-        reads = self._unsampled.copy()
-        for one in self._simulations:
-            weights = np.full(one.simulated_files, one.files / one.simulated_files)
-            reads += self._reads(one.boxes(layout), weights)
-        return reads
+        kept = {name: column.files.take(self._unsampled) for name, column in self._columns.items()}
+        weights = [np.ones(len(self._unsampled))]
+        weights += [np.full(one.simulated_files, one.files / one.simulated_files) for one in self._simulations]
+        # All partitions are checked at once: thousands of filters meet hundreds of them.
+        boxes = joined([kept, *(one.boxes(layout) for one in self._simulations)])
+        return self._reads(boxes, np.concatenate(weights))
 
     def share(self, reads: Reads) -> float:
         weights = np.array([one.weight for one in self.filters])
