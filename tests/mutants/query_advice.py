@@ -62,8 +62,8 @@ QUERY_ADVICE = (
     Mutant(
         "advice: a file without bounds is always read",
         "planning/workload/ranks.py",
-        "np.where(unbounded[highs], ABOVE, found[highs])",
-        "found[highs]",
+        "np.where(unbounded[lows], BELOW, found[lows])",
+        "found[lows]",
         (
             f"{PRUNING}::test_a_file_without_bounds_is_always_read",
             f"{PRUNING}::test_nan_is_above_all_values_and_is_no_bound",
