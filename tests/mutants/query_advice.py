@@ -81,7 +81,7 @@ QUERY_ADVICE = (
         "planning/workload/pruning.py",
         "return box.lows <= value\n",
         "return box.lows < value\n",
-        (f"{PRUNING}::test_ranks_decide_as_values_and_no_file_with_a_matching_row_is_skipped",),
+        (f"{PRUNING}::test_a_file_that_begins_with_the_value",),
     ),
     Mutant(
         "advice: the end of a prefix skips the surrogates",

@@ -165,3 +165,19 @@ def test_without_sampled_values_nothing_is_ruled_out() -> None:
 def test_conditions_are_simplified() -> None:
     assert any_of(()) == Anything()
     assert between("c", 1, 2) == AllOf((Comparison("c", Operator.GE, (1,)), Comparison("c", Operator.LE, (2,))))
+
+
+@pytest.mark.parametrize(
+    ("operator", "read"),
+    [
+        (Operator.LT, [True, False, False]),
+        (Operator.LE, [True, True, False]),
+        (Operator.EQ, [False, True, False]),
+        (Operator.GE, [False, True, True]),
+        (Operator.GT, [False, True, True]),
+    ],
+)
+def test_a_file_that_begins_with_the_value(operator: Operator, read: list[bool]) -> None:
+    column = rank_column(pa.array([1]), column_bounds([1, 5, 8], [4, 7, 9]), [5])
+    condition = with_ranks(Comparison("c", operator, (5,)), {"c": column})
+    assert may_match(condition, {"c": column.files}, 3).tolist() == read
