@@ -22,6 +22,7 @@ SCHEDULE = {"cron": "0 2 * * *", "table": "public.events"}
 # Changes only the plans that the service keeps.
 ONLY_LOOK = {("POST", "/api/v1/plan"), ("POST", "/api/v1/expire/plan"), ("POST", "/api/v1/maintain/plan")}
 NEW_TABLE = {"operation": "CREATE_TABLE", "table": "users", "schema": {"fields": {"name": {"type": "string"}}}}
+REPORT = {"report-type": "scan-report", "table-name": "t", "snapshot-id": 1, "filter": True, "metrics": {}}
 EVENT = {"specversion": "1.0", "source": "catalog", "type": "updateTable", "namespace": "public", "name": "events"}
 
 
@@ -121,6 +122,12 @@ CALLS: dict[tuple[str, str], tuple[str, Callable[[httpx.Client], tuple[str, Any]
         "table.resume", lambda client: (_paused(client), None), ("/api/v1/pauses?table=public.events", None)),
     ("POST", "/api/v1/events"): (
         "event.receive", lambda client: ("/api/v1/events", {**EVENT, "id": "1"}), None),
+    ("POST", "/v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics"): (
+        "scan.report", lambda client: ("/v1/default/namespaces/public/tables/events/metrics", REPORT),
+        ("/v1/default/namespaces/public/tables/nothing/metrics", REPORT)),
+    ("POST", "/v1/namespaces/{namespace}/tables/{table}/metrics"): (
+        "scan.report", lambda client: ("/v1/namespaces/public/tables/quiet/metrics", REPORT),
+        ("/v1/namespaces/public/tables/quiet/metrics", {"report-type": "scan-report"})),
     ("POST", "/database"): (
         "table.create", lambda client: ("/database", {**NEW_TABLE, "if_not_exists": True}),
         ("/database", {**NEW_TABLE, "partition_by": ["nothing"]})),

@@ -19,6 +19,7 @@ from tests.mutants.orphans import ORPHAN_FILES
 from tests.mutants.other_states import OTHER_STATES
 from tests.mutants.outcomes import JOB_OUTCOMES
 from tests.mutants.plans import PLANS
+from tests.mutants.query_advice import QUERY_ADVICE
 from tests.mutants.recoveries import RECOVERIES
 from tests.mutants.redis_scripts import REDIS_SCRIPTS
 from tests.mutants.splices import SPLICES
@@ -53,4 +54,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *EXPIRY_JOBS,
     *STORAGE_REPORTS,
     *MINOR_COMPACTIONS,
+    *QUERY_ADVICE,
 )

@@ -45,6 +45,10 @@ class Oracle(ClosedAtExit):
         key = self.ask("attach", warehouse.name, database, warehouse.properties["warehouse"])
         return JavaCatalog(self, warehouse.name, key)
 
+    def attach_rest(self, name: str, uri: str) -> "JavaCatalog":
+        """Returns Java's view of a REST catalog, with Iceberg's own REST client."""
+        return JavaCatalog(self, name, self.ask("attach_rest", name, uri))
+
     def ask(self, operation: str, *arguments: Any) -> Any:
         assert self._process.stdin is not None
         pickle.dump((operation, arguments), self._process.stdin)

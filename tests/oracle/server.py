@@ -57,6 +57,20 @@ class Server:
             self._sessions[key] = session
         return key
 
+    def attach_rest(self, name: str, uri: str) -> tuple[str, str]:
+        """Opens a session with a REST catalog."""
+        key = (name, uri)
+        session = self._root.newSession()
+        prefix = f"spark.sql.catalog.{name}"
+        session.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+        session.conf.set(f"{prefix}.type", "rest")
+        session.conf.set(f"{prefix}.uri", uri)
+        session.conf.set(f"{prefix}.cache-enabled", "false")
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        session.sql(f"USE {name}")
+        self._sessions[key] = session
+        return key
+
     def sql(self, key: tuple[str, str], text: str) -> list[tuple[Any, ...]]:
         return [tuple(_plain(value) for value in row) for row in self._sessions[key].sql(text).collect()]
 

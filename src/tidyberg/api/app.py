@@ -25,6 +25,7 @@ from tidyberg.api.routes import (
     pauses,
     plans,
     probes,
+    scan_reports,
     schedules,
     tables,
 )
@@ -111,6 +112,7 @@ def create_app(
         app.include_router(router, prefix=PREFIX)
     app.include_router(probes.router)
     app.include_router(database.router)
+    app.include_router(scan_reports.router)
     # The contract also has these routes without a prefix.
     for router in (jobs.router, operations.metrics_router):
         app.include_router(router, include_in_schema=False)

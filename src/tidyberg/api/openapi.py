@@ -22,6 +22,7 @@ TAGS = [
     {"name": "schedules", "description": "Jobs at fixed times."},
     {"name": "table operations", "description": "Create, write, query and compact the tables of tenants."},
     {"name": "events", "description": "Report commits, so that their tables are looked at."},
+    {"name": "scan reports", "description": "Report scans, as to a REST catalog, so that layouts follow queries."},
     {"name": "operations", "description": "For operators of the service."},
     {"name": "health", "description": "For load balancers and orchestrators."},
 ]

@@ -7,6 +7,7 @@ import typer
 
 from tidyberg.cli.commands_tables import AllTables, DetailedExitCode, FailFast, TableName, TableNames, end_as
 from tidyberg.cli.flags import CommonFlags, EngineFlags, takes
+from tidyberg.errors import BadInput
 
 OlderThan = Annotated[
     str | None,
@@ -117,12 +118,29 @@ def advise(
     apply: Annotated[bool, typer.Option("--apply", help="Set the advised properties of the table.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --apply: only say what would change.")] = False,
     window: Annotated[str, typer.Option("--window", help="Age of the commits that count, e.g. 1d.")] = "7d",
+    queries: Annotated[
+        list[Path] | None,
+        typer.Option("--queries", metavar="FILE", help="Advise on the layout for these queries: .sql or .jsonl."),
+    ] = None,
+    scan_reports: Annotated[
+        bool, typer.Option("--scan-reports", help="Advise on the layout for the scans that engines reported.")
+    ] = False,
+    dialect: Annotated[
+        str | None, typer.Option("--dialect", help="Of the queries: spark, trino, duckdb, …; found out by default.")
+    ] = None,
 ) -> None:
-    """Advise how to prevent small files: properties of the table, settings of its writers, and what they cost a day."""
+    """Advise how to prevent small files, or which layout the queries of a table need."""
     from tidyberg.cli import advise as advising
     from tidyberg.cli.session import Session
     from tidyberg.model.durations import parse_age
 
+    if queries or scan_reports:
+        if apply or dry_run or write_properties:
+            raise BadInput("Advice on the layout sets no properties.", hint="Give --queries without --apply.")
+        advising.advise_layout(Session(common), table, queries or [], dialect, scan_reports=scan_reports)
+        return
+    if dialect is not None:
+        raise BadInput("--dialect says how to read --queries.", hint="Give both, or neither.")
     advising.advise(
         Session(common), table, parse_age(window), write_properties=write_properties, apply=apply, dry_run=dry_run
     )

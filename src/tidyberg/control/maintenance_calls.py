@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidyberg.control.manifest_rewrite import ManifestJob
     from tidyberg.control.metadata_files import MetadataFileSettings
     from tidyberg.control.orphans import OrphansJob
+    from tidyberg.control.query_advice import QueryAdviser
     from tidyberg.control.table_advice import TableAdvice
 
 
@@ -74,6 +75,12 @@ class MaintenanceCalls(ControlBase):
         catalog, resources = self.catalog(ref.catalog), self.resources
         calibration = partial(self._planner.calibration, resources)
         return TableAdvice(ref, catalog, self._services, resources, calibration, options, window_ms)
+
+    def query_adviser(self, ref: TableRef, options: PlanOptions) -> "QueryAdviser":
+        """Returns an object that advises which layout the queries of a table need."""
+        from tidyberg.control.query_advice import QueryAdviser
+
+        return QueryAdviser(ref, self.catalog(ref.catalog), self._planner, options)
 
     def plan_orphans(
         self,

@@ -1,7 +1,8 @@
-"""The interface of the ledger: schedules, kept plans, pauses, wanted looks and the audit log of a service."""
+"""The interface of the ledger: schedules, plans, pauses, wanted looks, scan reports and the audit log of a service."""
 
 from typing import Protocol
 
+from tidyberg.model.scan_reports import ScanReportTotals
 from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
 from tidyberg.model.table import TableRef
 
@@ -61,6 +62,18 @@ class Ledger(Protocol):
 
     def drop_look(self, subject: str, due_ms: int) -> bool:
         """Forget a look that was due at this time. It stays if it was postponed meanwhile."""
+        ...
+
+    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> bool:
+        """Add a report to the totals of its table, day and shape. Returns True for the first of a table and day.
+
+        Days before the last SCAN_REPORT_DAYS are dropped. After MOST_SCAN_SHAPES shapes of a day, further ones are
+        added to OTHER_SHAPES.
+        """
+        ...
+
+    def scan_reports(self, table: TableRef) -> list[ScanReportTotals]:
+        """Return the totals of a table, ordered by day and shape."""
         ...
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:

@@ -1,9 +1,12 @@
-"""Keeps schedules, plans, pauses, wanted looks and the audit log in Redis."""
+"""Keeps schedules, plans, pauses, wanted looks, scan reports and the audit log in Redis."""
 
 from dataclasses import replace
+from functools import partial
 
 from pydantic import TypeAdapter
+from redis import Redis
 
+from tidyberg.model.scan_reports import MOST_SCAN_SHAPES, OTHER_SHAPES, SCAN_REPORT_DAYS, ScanReportTotals
 from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record.documents import PAUSE, table_key
@@ -14,7 +17,9 @@ _PLAN = TypeAdapter(KeptPlan)
 _ENTRY = TypeAdapter(AuditEntry)
 
 _AS_THEY_ARE = ("advance", "keep_plan", "want_look", "read_audit", "prune_plans", "prune_audit")
-_ONCE = ("delete_schedule", "append_audit", "drop_look")
+_ONCE = ("delete_schedule", "append_audit", "drop_look", "add_scan_report")
+_TOTALS = ("reports", "result_files", "skipped_files", "result_bytes", "planning_nanoseconds")
+_DAY_MS = 86_400_000
 _PRUNED_AT_ONCE = 500  # Redis answers no other client meanwhile
 
 
@@ -90,6 +95,25 @@ class RedisLedger:
 
     def drop_look(self, subject: str, due_ms: int) -> bool:
         return bool(int(self._client.run("drop_look", subject, due_ms, once=True)))
+
+    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> bool:
+        first = report.day - SCAN_REPORT_DAYS + 1
+        totals = [part for name in _TOTALS for part in (name, getattr(report, name))]
+        keep = (first, MOST_SCAN_SHAPES, OTHER_SHAPES, (SCAN_REPORT_DAYS + 1) * _DAY_MS)
+        arguments = (table_key(table), report.day, report.shape, *keep, *totals)
+        return bool(int(self._client.run("add_scan_report", *arguments, once=True)))
+
+    def scan_reports(self, table: TableRef) -> list[ScanReportTotals]:
+        key, client = table_key(table), self._client
+        found: list[ScanReportTotals] = []
+        for day in client.ask(lambda redis: redis.zrange(client.key(f"scan_days:{key}"), 0, -1)):
+            name = client.key(f"scan_reports:{day}:{key}")
+            totals: dict[str, dict[str, int]] = {}
+            for field, number in client.ask(partial(Redis.hgetall, name=name)).items():
+                total, _, shape = field.partition(" ")
+                totals.setdefault(shape, {})[total] = int(number)
+            found += [ScanReportTotals(int(day), shape, **totals[shape]) for shape in sorted(totals)]
+        return found
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         document = _ENTRY.dump_json(entry).decode()

@@ -1,7 +1,8 @@
-"""Keeps schedules, plans, pauses, wanted looks and the audit log in a SQLite file."""
+"""Keeps schedules, plans, pauses, wanted looks, scan reports and the audit log in a SQLite file."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
+from tidyberg.model.scan_reports import MOST_SCAN_SHAPES, OTHER_SHAPES, SCAN_REPORT_DAYS, ScanReportTotals
 from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record.documents import AUDIT_ENTRY, KEPT_PLAN, PAUSE, SCHEDULE, table_key
@@ -111,6 +112,39 @@ class SqliteLedger:
         with self._file.transaction() as connection:
             dropped = connection.execute("DELETE FROM looks WHERE subject = ? AND due_ms = ?", (subject, due_ms))
             return dropped.rowcount == 1
+
+    def add_scan_report(self, table: TableRef, report: ScanReportTotals) -> bool:
+        key, numbers = table_key(table), astuple(report)[2:]
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM scan_reports WHERE day <= ?", (report.day - SCAN_REPORT_DAYS,))
+            others = connection.execute(
+                "SELECT count(*) FROM scan_reports WHERE iceberg_table = ? AND day = ? AND shape <> ?",
+                (key, report.day, report.shape),
+            ).fetchone()
+            known = connection.execute(
+                "SELECT 1 FROM scan_reports WHERE iceberg_table = ? AND day = ? AND shape = ?",
+                (key, report.day, report.shape),
+            ).fetchone()
+            shape = report.shape if known or others[0] < MOST_SCAN_SHAPES else OTHER_SHAPES
+            connection.execute(
+                "INSERT INTO scan_reports VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (iceberg_table, day, shape) DO UPDATE SET reports = reports + excluded.reports,"
+                " result_files = result_files + excluded.result_files,"
+                " skipped_files = skipped_files + excluded.skipped_files,"
+                " result_bytes = result_bytes + excluded.result_bytes,"
+                " planning_nanoseconds = planning_nanoseconds + excluded.planning_nanoseconds",
+                (key, report.day, shape, *numbers),
+            )
+        return not known and not others[0]
+
+    def scan_reports(self, table: TableRef) -> list[ScanReportTotals]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT day, shape, reports, result_files, skipped_files, result_bytes, planning_nanoseconds"
+                " FROM scan_reports WHERE iceberg_table = ? ORDER BY day, shape",
+                (table_key(table),),
+            ).fetchall()
+        return [ScanReportTotals(*row) for row in rows]
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         with self._file.transaction() as connection:

@@ -153,4 +153,21 @@ _LOOKS = (
     "CREATE INDEX events_seen_by_time ON events_seen (until_ms)",
 )
 
-VERSIONS = (_RUNS, (*_OPEN_RUNS, *_QUEUE, *_LEDGER), _PAUSES, _LOOKS)
+_SCAN_REPORTS = (
+    """
+    CREATE TABLE scan_reports (
+        iceberg_table TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        shape TEXT NOT NULL,
+        reports INTEGER NOT NULL,
+        result_files INTEGER NOT NULL,
+        skipped_files INTEGER NOT NULL,
+        result_bytes INTEGER NOT NULL,
+        planning_nanoseconds INTEGER NOT NULL,
+        PRIMARY KEY (iceberg_table, day, shape)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX scan_reports_by_day ON scan_reports (day)",
+)
+
+VERSIONS = (_RUNS, (*_OPEN_RUNS, *_QUEUE, *_LEDGER), _PAUSES, _LOOKS, _SCAN_REPORTS)

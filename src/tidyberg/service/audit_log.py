@@ -20,6 +20,7 @@ class AuditedAction:
     target: str
     tenant: str
     details: dict[str, Any]
+    is_routine: bool = False  # one of many equal calls: only refusals and failures are recorded
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class AuditLog:
             with suppress(TidybergError):  # the caller must see the first error, not this one
                 self._append(who, action, act, "denied" if denied else "failed")
             raise
-        self._append(who, action, act, "allowed")
+        if not act.is_routine:
+            self._append(who, action, act, "allowed")
 
     def _append(self, who: Principal, action: str, act: AuditedAction, outcome: Any) -> None:
         target, name = _storable(act.target), _storable(who.name)

@@ -50,8 +50,10 @@ from tidyberg.service.notifications import LOOK_SECONDS as NOTIFIER_SECONDS
 from tidyberg.service.notifications import Notifier
 from tidyberg.service.pauses import Pauses
 from tidyberg.service.readiness import ReadinessCheck
+from tidyberg.service.report_parsing import ScanReport
 from tidyberg.service.request_checks import checked_priority, options_as_asked
 from tidyberg.service.requests import JobView, ReadinessReport, ScheduleTimes, SubmitRequest
+from tidyberg.service.scan_report_inbox import ScanReportInbox
 from tidyberg.service.schedules import Schedules
 from tidyberg.service.workers import Workers
 from tidyberg.settings.catalogs import default_catalog_name, known_catalogs
@@ -110,6 +112,7 @@ class Service:
             self.loops.append(BackgroundLoop("notifications", self.notifier.look_for_waiting, NOTIFIER_SECONDS))
         self.pauses = Pauses(self.records.ledger, self._audit, self.access, self.now_ms)
         self._event_inbox = EventInbox(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
+        self._scan_reports = ScanReportInbox(self.records.ledger, self._audit, self.access, self.lookup, self.now_ms)
         self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
 
     def start(self) -> None:
@@ -278,6 +281,16 @@ class Service:
     def receive(self, events: Sequence[ReceivedEvent], who: Principal) -> EventsTaken:
         """Takes events of commits. Looks at their tables follow later."""
         return self._event_inbox.receive(events, who, lambda event: self._table_of(event, who))
+
+    def report_scan(
+        self, read: Callable[[], ScanReport | None], who: Principal, prefix: str, namespace: str, table: str
+    ) -> None:
+        """Takes a report of a scan, which `read` returns, or None for a report that is ignored."""
+
+        def resolve() -> TableRef:
+            return self.resolve(table, self._event_catalog(prefix), namespace, who=who)
+
+        self._scan_reports.receive(read, who, f"{namespace}.{table}", resolve)
 
     def _table_of(self, event: ReceivedEvent, who: Principal) -> TableRef:
         catalog = self._event_catalog(event.catalog or "")

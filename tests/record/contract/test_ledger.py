@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.builders.job_stores import Open
+from tidyberg.model.scan_reports import MOST_SCAN_SHAPES, OTHER_SHAPES, SCAN_REPORT_DAYS, ScanReportTotals
 from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record.clock import wall_clock_ms
@@ -206,3 +207,36 @@ def test_a_look_that_was_wanted_again_meanwhile_is_not_dropped(ledger: Ledger) -
     assert ledger.due_looks(1000, 10) == []
     ledger.want_look("x", due_ms=300, latest_ms=400)
     assert ledger.due_looks(1000, 10) == [("x", 300)], "the latest time of a dropped look is gone"
+
+
+SCANNED = TableRef("lab", ("db",), "t")
+
+
+def report(day: int, shape: str, reports: int = 1) -> ScanReportTotals:
+    return ScanReportTotals(day, shape, reports, 2 * reports, 3 * reports, 4 * reports, 5 * reports)
+
+
+def test_scan_reports_of_one_day_and_shape_are_added_up(ledger: Ledger) -> None:
+    shape = '{"column":"a b","operator":"is null"}'  # shapes have spaces
+    added = (report(20_000, shape), report(20_000, shape), report(20_000, "null"), report(20_001, shape))
+    assert [ledger.add_scan_report(SCANNED, one) for one in added] == [True, False, False, True], "the first of a day"
+    expected = [report(20_000, "null"), report(20_000, shape, 2), report(20_001, shape)]
+    assert sorted(ledger.scan_reports(SCANNED), key=str) == sorted(expected, key=str)
+    assert ledger.scan_reports(TableRef("lab", ("db",), "other")) == []
+
+
+def test_the_oldest_days_of_scan_reports_are_dropped(ledger: Ledger) -> None:
+    ledger.add_scan_report(SCANNED, report(20_000, "x"))
+    ledger.add_scan_report(SCANNED, report(20_000 + SCAN_REPORT_DAYS - 1, "x"))
+    assert [one.day for one in ledger.scan_reports(SCANNED)] == [20_000, 20_000 + SCAN_REPORT_DAYS - 1]
+    ledger.add_scan_report(SCANNED, report(20_000 + SCAN_REPORT_DAYS, "x"))
+    assert [one.day for one in ledger.scan_reports(SCANNED)] == [20_029, 20_030]
+
+
+def test_a_day_has_a_bounded_number_of_shapes(ledger: Ledger) -> None:
+    for number in range(MOST_SCAN_SHAPES + 5):
+        ledger.add_scan_report(SCANNED, report(20_000, f"shape {number}"))
+    ledger.add_scan_report(SCANNED, report(20_000, "shape 0"))  # a known shape is still told apart
+    found = {one.shape: one.reports for one in ledger.scan_reports(SCANNED)}
+    assert len(found) == MOST_SCAN_SHAPES + 1
+    assert (found["shape 0"], found[OTHER_SHAPES]) == (2, 5)

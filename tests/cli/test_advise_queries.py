@@ -1,0 +1,118 @@
+"""`tidyberg advise --queries`: what it shows for a log, and for scans that engines reported."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from tests.builders.console import Run
+from tidyberg.app import open_records
+from tidyberg.model.scan_reports import ScanReportTotals
+from tidyberg.model.table import TableRef
+from tidyberg.settings.load import load_settings
+from tidyberg.testing import Warehouse
+
+NAME = "analytics.numbers"
+
+
+@pytest.fixture
+def numbers(warehouse: Warehouse) -> TableRef:
+    schema = Schema(NestedField(1, "a", LongType(), required=False), NestedField(2, "b", LongType(), required=False))
+    table = warehouse.create_table(NAME, schema)
+    random = np.random.default_rng(1)
+    for _ in range(20):
+        table.append(pa.table({name: random.integers(0, 10_000, 500) for name in "ab"}))
+    return TableRef("lab", ("analytics",), "numbers")
+
+
+def test_it_recommends_a_layout_with_figures_and_a_command(run: Run, numbers: TableRef, tmp_path: Path) -> None:
+    log = tmp_path / "queries.sql"
+    log.write_text(
+        "select * from analytics.numbers where a between 100 and 200;\n"
+        "select * from numbers join dim on numbers.b = dim.k where a = 5000;\n"
+        "select nonsense from from;\nselect 1;\nselect count(*) from numbers;\n"
+    )
+    ran = run("advise", NAME, "--queries", str(log))
+    assert ran.status == 0, ran.err
+    assert "5 queries, 3 scans of this table, 1 query without it" in ran.out
+    assert "1 query could not be parsed:" in ran.out
+    assert "filtered by: a (2x)" in ran.out
+    assert "joined on: b (1x)" in ran.out
+    assert "1 scans have no filter" in ran.out
+    assert "layout: sort by a: the queries read 5.0 % of the files instead of 100 %" in ran.out
+    assert f'to write it: tidyberg compact {NAME} --sort "a"' in ran.out
+    assert "20 files become 1" in ran.out
+    assert "20 → 1  1x  select * from analytics.numbers where a between 100 and 200" in ran.out
+    assert "measured on 10,000 rows" in ran.out
+    document = run("advise", NAME, "--queries", str(log), "--json").json
+    assert document["outcome"] == "advised"
+    assert document["best"] == {"columns": ["a"], "curve": None}
+    assert document["command"] == f'tidyberg compact {NAME} --sort "a"'
+    assert (document["columns"], document["joined_on"]) == ({"a": 2.0}, {"b": 1.0})
+
+
+def test_a_log_of_json_lines_has_counts(run: Run, numbers: TableRef, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    lines = [
+        {"query": "select * from numbers where a < 500", "count": 900},
+        {"query": "select * from numbers where b < 500", "count": 800},
+    ]
+    log.write_text("\n".join(map(json.dumps, lines)) + "\nnot json\n")
+    ran = run("advise", NAME, "--queries", str(log), "--dialect", "trino")
+    assert "layout: hilbert(a, b): the queries read" in ran.out
+    assert f"to write it: tidyberg compact {NAME} --hilbert a,b" in ran.out
+    assert "line 3: it is not JSON" in ran.out
+    assert "zorder(a, b): " in ran.out
+    assert "900x" in ran.out
+
+
+def test_none_is_shown_with_its_reason(run: Run, numbers: TableRef, tmp_path: Path) -> None:
+    log = tmp_path / "queries.sql"
+    log.write_text("select * from numbers where a >= 0")
+    ran = run("advise", NAME, "--queries", str(log))
+    assert "layout: none: no order of the filter columns lets these queries skip many more files" in ran.out
+    assert "the queries read 100 % of 20 files today" in ran.out
+    document = run("advise", NAME, "--queries", str(log), "--json").json
+    assert (document["outcome"], document["best"], document["command"]) == ("nothing", None, None)
+
+
+def test_scan_reports_of_the_store_are_used(run: Run, numbers: TableRef) -> None:
+    failed = run("advise", NAME, "--scan-reports")
+    assert failed.status != 0
+    assert f"No scan of {NAME} was reported to this job store." in failed.err
+    records = open_records(load_settings())
+    records.ledger.add_scan_report(numbers, ScanReportTotals(20_000, '{"column":"b","operator":"="}', 70))
+    records.close()
+    ran = run("advise", NAME, "--scan-reports")
+    assert ran.status == 0, ran.err
+    assert "70 scans of this table, from reports of engines" in ran.out
+    assert "layout: sort by b: the queries read" in ran.out
+    assert "reported scans: b = ? (typical values)" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--queries", "nothing.sql"), "nothing.sql cannot be read: No such file or directory."),
+        (("--queries", "."), "cannot be read"),
+        (("--queries", "queries.sql", "--apply"), "Advice on the layout sets no properties."),
+        (("--queries", "queries.sql", "--dialect", "klingon"), "'klingon' is not a dialect of SQL."),
+        (("--dialect", "spark"), "--dialect says how to read --queries."),
+    ],
+)
+def test_bad_input_is_refused(run: Run, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    (tmp_path / "queries.sql").write_text("select 1")
+    ran = run("advise", "analytics.events", *arguments)
+    assert ran.status == 2
+    assert words in ran.err
+
+
+def test_a_file_of_other_bytes_is_not_fatal(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "queries.sql").write_bytes(bytes(range(256)) * 10)
+    ran = run("advise", "analytics.events", "--queries", "queries.sql")
+    assert ran.status == 0, ran.err
+    assert "layout: none" in ran.out
