@@ -44,14 +44,14 @@ def test_it_recommends_a_layout_with_figures_and_a_command(run: Run, numbers: Ta
     assert "joined on: b (1x)" in ran.out
     assert "1 scans have no filter" in ran.out
     assert "layout: sort by a: the queries read 5.0 % of the files instead of 100 %" in ran.out
-    assert f'to write it: tidyberg compact {NAME} --sort "a"' in ran.out
+    assert f'to write it: tidyberg compact {NAME} --sort-order "a"' in ran.out
     assert "20 files become 1" in ran.out
     assert "20 → 1  1x  select * from analytics.numbers where a between 100 and 200" in ran.out
     assert "measured on 10,000 rows" in ran.out
     document = run("advise", NAME, "--queries", str(log), "--json").json
     assert document["outcome"] == "advised"
     assert document["best"] == {"columns": ["a"], "curve": None}
-    assert document["command"] == f'tidyberg compact {NAME} --sort "a"'
+    assert document["command"] == f'tidyberg compact {NAME} --sort-order "a"'
     assert (document["columns"], document["joined_on"]) == ({"a": 2.0}, {"b": 1.0})
 
 

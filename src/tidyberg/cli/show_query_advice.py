@@ -39,7 +39,7 @@ def query_advice_json(advice: QueryAdvice) -> dict[str, Any]:
 
 def layout_command(advice: QueryAdvice, layout: LayoutChoice) -> str:
     if layout.curve is None:
-        return f'tidyberg compact {advice.table} --sort "{", ".join(layout.columns)}"'
+        return f'tidyberg compact {advice.table} --sort-order "{", ".join(layout.columns)}"'
     return f"tidyberg compact {advice.table} --{layout.curve.value} {','.join(layout.columns)}"
 
 
