@@ -1,4 +1,4 @@
-"""Shuffles on our own local Spark, which uses a directory, and on a session of the caller, which uses Spark's shuffle."""
+"""Shuffles on our own local Spark, through a directory, and on the session of a caller, through Spark's shuffle."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +37,11 @@ def _local(scratch: Path) -> Iterator[SparkEngine]:
 
 
 @pytest.fixture(scope="module", name="session")
-def _session(local: SparkEngine) -> SparkEngine:
+def _session(local: SparkEngine) -> Iterator[SparkEngine]:
     """Another engine on the same Spark, which does not own it."""
-    return SparkEngine(session=session_of(local._spark))
+    engine = SparkEngine(session=session_of(local._spark))
+    yield engine
+    engine.close()
 
 
 @pytest.fixture(name="engine", params=["local", "session"])
