@@ -6,6 +6,7 @@ from typing import Any
 
 from tidyberg.model.manifest import CountedFileRule, ManifestInfo
 from tidyberg.model.shuffle import ScratchMapResult, ScratchMapTask, ScratchReduceResult, ScratchReduceTask
+from tidyberg.model.sort_key import SortKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +333,33 @@ class ListResult:
     rest: tuple[Any, ...]  # the parts that are left
 
 
+@dataclass(frozen=True, slots=True)
+class SampleTask:
+    """Reads some rows of the columns of a sort key, and measures how much memory whole rows need."""
+
+    job_id: str
+    group_id: int
+    inputs: tuple[TaskInput, ...]
+    arrow_schema: bytes
+    key: SortKey
+    rows: int  # how many to return
+    row_groups: int  # the most row groups to read of a file
+    constants: dict[int, Any] = field(default_factory=dict)
+    name_mapping: dict[tuple[str, ...], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    job_id: str
+    group_id: int
+    rows: bytes  # an Arrow IPC stream
+    bytes_per_row: float  # in memory, of all columns
+    dictionaries: dict[int, bool]  # by field id: whether a dictionary pays in an output; others are undecided
+    small_dictionaries: frozenset[int]  # ids of strings that are best kept as dictionaries while rows are moved
+
+
 ScratchTask = ScratchMapTask | ScratchReduceTask
-AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask | ListTask | ScratchTask
+AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask | ListTask | SampleTask | ScratchTask
 AnyResult = (
     TaskResult
     | ChecksumResult
@@ -341,6 +367,7 @@ AnyResult = (
     | DigestResult
     | ManifestResult
     | ListResult
+    | SampleResult
     | ScratchMapResult
     | ScratchReduceResult
 )
