@@ -126,6 +126,7 @@ class Task:
     max_outputs: int = 100_000  # the task fails if it would write more files
     parts: int = 1  # the number of tasks that the group is divided into
     part: int | None = None  # the number of this task among them; None: it has the whole group
+    sort_key: SortKey | None = None  # the order of the rows in and among the outputs; None: any
 
 
 def output_name(

@@ -18,7 +18,7 @@ from tidyberg.execute.kernel.encode import with_dictionary_strings
 from tidyberg.execute.kernel.memory import peak_rss_bytes
 from tidyberg.execute.kernel.order.ranges import RangeBounds
 from tidyberg.execute.kernel.range_sort.ipc_chunks import combined, gathered, plain_if_large, slices, to_chunks
-from tidyberg.execute.kernel.read.open_files import open_prefetched
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
 from tidyberg.model.shuffle import Chunk, ShuffleAttempt
 from tidyberg.model.task import ColumnFacts, Task, TaskInput
 
@@ -53,7 +53,7 @@ class Cut:
     bounds: RangeBounds
     partitions: int
     each: int
-    dictionaries: dict[int, bool]  # by field id: whether rows hold dictionaries of the column
+    kept: dict[int, bool]  # by field id: whether chunks hold dictionaries of the column
 
     @property
     def inputs(self) -> tuple[TaskInput, ...]:
@@ -64,7 +64,7 @@ class Cut:
         task, storage = self.task, attempt.storage
         rewriting = RewriteAttempt(task, attempt.number, storage, attempt.should_stop)
         target = table_schema(task)
-        reader = rewriting.reader(with_dictionary_strings(target, self.dictionaries), joins=True)
+        reader = rewriting.reader(with_dictionary_strings(target, self.kept), joins=True)
         deleted = DeletedRows(task, storage, attempt.should_stop)
         surviving = SurvivingRows(task, deleted, reader, leaves(target), attempt.should_stop)
         memory = min(task.memory_bytes, attempt.memory_bytes or task.memory_bytes) // 2  # the other half is for copies
@@ -76,7 +76,7 @@ class Cut:
                 if checksum is not None:
                     checksum.update(rows)
                 for chunk in self._cut(rows, int(sent.sum()), sent):
-                    bytes_sent += chunk.data.size
+                    bytes_sent += len(chunk.data)
                     yield chunk
                 del rows
         return CutReport(
@@ -113,7 +113,7 @@ class Cut:
                 yield Chunk(partition, data, tag=number)
 
 
-def _collected(surviving: SurvivingRows, files: Iterator, memory: int) -> Iterator[pa.Table]:  # type: ignore[type-arg]
+def _collected(surviving: SurvivingRows, files: Iterator[OpenFile], memory: int) -> Iterator[pa.Table]:
     """Yields tables of about `memory` bytes, with one dictionary per column."""
     batches: list[pa.RecordBatch] = []
     size = 0

@@ -25,14 +25,15 @@ class Merge:
 
     task: Task  # with the number of this part, and its share of the outputs
     bounds: RangeBounds
-    dictionaries: dict[int, bool]
+    dictionaries: dict[int, bool]  # by field id: whether a dictionary pays in an output; others are undecided
+    kept: dict[int, bool]  # by field id: whether chunks hold dictionaries of the column
 
     def reduce(self, chunks: ArrivedChunks, attempt: ShuffleAttempt) -> TaskResult:
         started, started_ns = time.perf_counter(), time.time_ns()
         memory = min(self.task.memory_bytes, attempt.memory_bytes or self.task.memory_bytes)
         task = replace(self.task, memory_bytes=memory)
         target = table_schema(task)
-        schema = with_dictionary_strings(target, self.dictionaries)
+        schema = with_dictionary_strings(target, self.kept)
         writer = RollingWriter(task, attempt.number, attempt.storage, schema, self.dictionaries)
         try:
             for batch in self._sorted(chunks, schema, writer):
