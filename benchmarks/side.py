@@ -88,6 +88,55 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
     return rewrite
 
 
+def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
+    """Runs tidyberg: sorts all rows of the table. The mode is the kind of order, its columns and a limit of memory."""
+    from benchmarks.sorted_plan import sorted_plan
+    from tidyberg.control.control import Control
+    from tidyberg.execute.spark.engine import SparkEngine
+    from tidyberg.model.options import PlanOptions, Strategy
+    from tidyberg.model.table import TableRef
+    from tidyberg.record.process import is_alive
+    from tidyberg.record.sqlite import SqliteStore
+    from tidyberg.testing import Warehouse
+
+    kind, columns, *memory = order.mode.split()
+    warehouse = Warehouse(order.directory, properties=order.properties)
+    conf = {"spark.local.dir": str(scratch), **limited_workers(memory[0] if memory else None)}
+    control = Control(
+        lambda _: warehouse.catalog,
+        lambda: SparkEngine(f"local[{order.threads}]", conf=conf),
+        SqliteStore(scratch / "jobs.db", is_alive),
+    )
+
+    def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
+        options = PlanOptions(strategy=Strategy.FULL, target_file_size=target_bytes, min_input_files=2, force=True)
+        ref = TableRef.parse(table, warehouse.name)
+        loaded = warehouse.catalog.load_table(table)
+        result = control.apply(sorted_plan(control.plan(ref, options), loaded.schema(), kind, columns.split(",")))
+        assert result.outcome == "committed", result
+        return {}
+
+    return rewrite
+
+
+def limited_workers(memory: str | None) -> dict[str, str]:
+    """Python workers with more memory than this get no more, and fail."""
+    return {} if memory is None else {"spark.executor.pyspark.memory": memory}
+
+
+def java_sort_side(order: Order, scratch: Path) -> Rewrite:
+    from benchmarks.java import open_session, sort_data_files
+
+    session = open_session(Path(order.directory), order.threads, scratch)
+    kind, columns, *_ = order.mode.split()
+
+    def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
+        sort_data_files(session, table, target_bytes, kind, columns)
+        return {}
+
+    return rewrite
+
+
 def java_side(order: Order, scratch: Path) -> Rewrite:
     """Runs Iceberg's own action on Spark, which plans, rewrites and commits in one call."""
     from benchmarks.java import open_session, rewrite_data_files
@@ -146,6 +195,8 @@ SIDES: dict[str, Side] = {
     "tidyberg": tidyberg_side,
     ON_S3: tidyberg_side,
     "java": java_side,
+    "tidyberg-sort": tidyberg_sort_side,
+    "java-sort": java_sort_side,
     "duckdb": duckdb_side,
     "cp": cp_side,
 }
