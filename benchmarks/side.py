@@ -89,22 +89,30 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
 
 
 def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
-    """Runs tidyberg: sorts all rows of the table. The mode is the kind of order, its columns and a limit of memory."""
+    """Runs tidyberg: sorts all rows of the table. The mode is the kind of order, its columns and further settings."""
     from benchmarks.sorted_plan import sorted_plan
     from tidyberg.control.control import Control
     from tidyberg.execute.spark.engine import SparkEngine
+    from tidyberg.execute.spark.session import session_of
     from tidyberg.model.options import PlanOptions, Strategy
     from tidyberg.model.table import TableRef
     from tidyberg.record.process import is_alive
     from tidyberg.record.sqlite import SqliteStore
     from tidyberg.testing import Warehouse
 
-    kind, columns, *memory = order.mode.split()
+    kind, columns, *words = order.mode.split()
+    settings = dict(word.split("=") for word in words)
     warehouse = Warehouse(order.directory, properties=order.properties)
-    conf = {"spark.local.dir": str(scratch), **limited_workers(memory[0] if memory else None)}
+    engine = SparkEngine(
+        f"local[{order.threads}]",
+        conf={"spark.local.dir": str(scratch), **limited_workers(settings.get("memory"))},
+    )
+    if "session" in settings:  # an engine on somebody's session uses Spark's shuffle
+        engine.start()
+        engine = SparkEngine(session=session_of(engine._spark))
     control = Control(
         lambda _: warehouse.catalog,
-        lambda: SparkEngine(f"local[{order.threads}]", conf=conf),
+        lambda: engine,
         SqliteStore(scratch / "jobs.db", is_alive),
     )
 

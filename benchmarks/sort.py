@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", default=["tidyberg", "java"], help="tidyberg, java or both")
     parser.add_argument("--gb", type=float, help="the size of the table; 0.46 by default")
     parser.add_argument("--worker-memory", help="the most memory of a Python worker, such as 1g")
+    parser.add_argument("--spark-shuffle", action="store_true", help="move rows by Spark's shuffle, as on a cluster")
     parser.add_argument("--skewed", action="store_true", help="half of all rows have one key")
     given = parser.parse_args()
     scenario = _scenario(given.gb, skewed=given.skewed)
@@ -54,7 +55,9 @@ def main() -> None:
             return
         for layout in LAYOUTS:
             if given.only in (None, layout.name):
-                bench.scenario = replace(scenario, mode=layout.mode + (f" {given.worker_memory or ''}").rstrip())
+                settings = [f"memory={given.worker_memory}"] if given.worker_memory else []
+                settings += ["session=yes"] if given.spark_shuffle else []
+                bench.scenario = replace(scenario, mode=" ".join([layout.mode, *settings]))
                 runs = {}
                 for side in given.sides:
                     try:
