@@ -105,7 +105,7 @@ def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
     warehouse = Warehouse(order.directory, properties=order.properties)
     engine = SparkEngine(
         f"local[{order.threads}]",
-        conf={"spark.local.dir": str(scratch), **limited_workers(settings.get("memory"))},
+        conf={"spark.local.dir": str(scratch), **limited_workers(settings.get("memory"), order.threads)},
     )
     if "session" in settings:  # an engine on somebody's session uses Spark's shuffle
         engine.start()
@@ -127,9 +127,11 @@ def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
     return rewrite
 
 
-def limited_workers(memory: str | None) -> dict[str, str]:
-    """Python workers with more memory than this get no more, and fail."""
-    return {} if memory is None else {"spark.executor.pyspark.memory": memory}
+def limited_workers(gigabytes: str | None, threads: int) -> dict[str, str]:
+    """Python workers that ask for more address space than this get none, and fail. Spark divides it among threads."""
+    if gigabytes is None:
+        return {}
+    return {"spark.executor.pyspark.memory": f"{round(float(gigabytes) * 1024) * threads}m"}
 
 
 def java_sort_side(order: Order, scratch: Path) -> Rewrite:

@@ -2,7 +2,7 @@
 
 python -m benchmarks.sort
 python -m benchmarks.sort --only sort --skewed
-python -m benchmarks.sort --only sort --gb 4 --worker-memory 1g --sides tidyberg
+python -m benchmarks.sort --only sort --gb 4 --worker-gb 1 --sides tidyberg
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--only", choices=[layout.name for layout in LAYOUTS], help="measure only this one")
     parser.add_argument("--sides", nargs="+", default=["tidyberg", "java"], help="tidyberg, java or both")
     parser.add_argument("--gb", type=float, help="the size of the table; 0.46 by default")
-    parser.add_argument("--worker-memory", help="the most memory of a Python worker, such as 1g")
+    parser.add_argument("--worker-gb", type=float, help="the most memory of a Python worker, its address space")
     parser.add_argument("--spark-shuffle", action="store_true", help="move rows by Spark's shuffle, as on a cluster")
     parser.add_argument("--skewed", action="store_true", help="half of all rows have one key")
     given = parser.parse_args()
@@ -55,7 +55,7 @@ def main() -> None:
             return
         for layout in LAYOUTS:
             if given.only in (None, layout.name):
-                settings = [f"memory={given.worker_memory}"] if given.worker_memory else []
+                settings = [f"memory={given.worker_gb}"] if given.worker_gb else []
                 settings += ["session=yes"] if given.spark_shuffle else []
                 bench.scenario = replace(scenario, mode=" ".join([layout.mode, *settings]))
                 runs = {}
