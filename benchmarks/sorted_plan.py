@@ -28,7 +28,7 @@ def sorted_plan(plan: Plan, schema: Schema, kind: str, columns: list[str]) -> Pl
                 files=files,
                 deletes=deletes,
                 outputs=outputs,
-                mode="encode",
+                mode="sort",
                 tasks=1,
                 sort_key=key,
             )

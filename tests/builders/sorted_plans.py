@@ -24,7 +24,7 @@ def sorted_plan(plan: Plan, key: SortKey, outputs: int = 4) -> Plan:
             files=tuple(file for group in some for file in group.files),
             deletes=tuple(sorted({delete for group in some for delete in group.deletes})),
             outputs=outputs,
-            mode="encode",
+            mode="sort",
             tasks=1,
             sort_key=key,
         )
@@ -36,6 +36,8 @@ def sorted_plan(plan: Plan, key: SortKey, outputs: int = 4) -> Plan:
 
 def shuffle_small_groups(monkeypatch: pytest.MonkeyPatch, range_bytes: int = 16 * 1024) -> None:
     """Makes every sorted group take the way of a group that is larger than memory, with many maps and ranges."""
-    monkeypatch.setattr("tidyberg.execute.tasks.range_sort._MEMORY_PER_BYTE", 1 << 40)
+    monkeypatch.setattr("tidyberg.execute.tasks.range_sort._MOST_MEMORY_PER_BYTE", 1 << 40)
+    monkeypatch.setattr("tidyberg.execute.tasks.range_sort._SMALLEST_RANGE_BYTES", range_bytes)
+    monkeypatch.setattr("tidyberg.control.sorted_groups._COPIES", 1 << 40)
     monkeypatch.setattr("tidyberg.execute.tasks.range_sort._SMALL_MAP_BYTES", 1)
     monkeypatch.setattr("tidyberg.execute.tasks.range_sort.RANGE_BYTES", range_bytes)

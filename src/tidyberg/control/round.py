@@ -20,7 +20,7 @@ from tidyberg.execute.engine import AnyResult, AnyTask, Engine, gathered
 from tidyberg.execute.tasks.build import build_tasks
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.execute.tasks.division import divided
-from tidyberg.execute.tasks.range_sort import is_shuffled, reduce_tasks
+from tidyberg.execute.tasks.range_sort import may_be_large, reduce_tasks
 from tidyberg.execute.tasks.renewal import RenewedAccess
 from tidyberg.execute.time_budget import current_budget
 from tidyberg.model.inventory import Inventory
@@ -112,7 +112,7 @@ class Round:
             nans=read_nans(table.io, inventory, self._files_to_copy()),
             after_death=self.planned.after_death,
         )
-        tasks = [replace(task, parts=reduce_tasks(task)) if is_shuffled(task) else task for task in tasks]
+        tasks = [replace(task, parts=reduce_tasks(task)) if may_be_large(task) else task for task in tasks]
         self._tasks = {task.group_id: task for task in tasks}
         self.totals.open.update(self._groups)
         intent = Intent(
@@ -158,8 +158,8 @@ class Round:
         attributes = span_attributes([self._groups[task.group_id] for task in tasks])
         schema = self.planned.inventory.pinned.schema
         joining = Joining(self._tasks, schema)
-        by_shuffle = SortedGroups([task for task in tasks if is_shuffled(task)], schema, options)
-        others = [task for task in tasks if not is_shuffled(task)]
+        large = SortedGroups([task for task in tasks if may_be_large(task)], schema, options)
+        others = [task for task in tasks if not may_be_large(task)]
         try:
             with self.context.services.tracer.span("execution", engine=engine.name, **attributes):
                 run = engine.run(
@@ -174,8 +174,8 @@ class Round:
                         self._progress.trace(result)
                         if (whole := joining.take(result)) is not None:
                             self._take(whole)
-                with closing(by_shuffle.run(engine, storage, self.context.cancel)) as sorted_groups:
-                    for whole in sorted_groups:
+                with closing(large.run(engine, storage, self.context.cancel)) as groups:
+                    for whole in groups:
                         self._progress.trace(whole)
                         self._take(whole)
         except OutOfTime:

@@ -14,8 +14,9 @@ PLAN_FORMAT = 7
 FULL_TARGET = "tidyberg.full-target-file-size"
 
 # "copy" moves row groups as bytes under a new footer; "encode" decodes the rows and writes them again. "deletes" leaves
-# the rows where they are, and merges the deletes that apply to them.
-Mode = Literal["copy", "encode", "deletes"]
+# the rows where they are, and merges the deletes that apply to them. "sort" writes the rows in the order of a key, and
+# "merge" merges files that are in this order already.
+Mode = Literal["copy", "encode", "deletes", "sort", "merge"]
 
 
 @dataclass(frozen=True, slots=True)

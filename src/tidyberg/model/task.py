@@ -117,16 +117,17 @@ class Task:
     deletes: tuple[TaskDelete, ...] = ()
     # The IPC schema of the columns for each set of equality ids. It includes columns that were dropped since.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
-    # encode | copy | deletes. A worker that cannot prove a copy safe encodes, and reports why. "deletes" merges the
-    # deletes of the inputs and leaves their rows where they are.
+    # encode | copy | deletes | sort | merge. A worker that cannot prove a copy safe encodes, and reports why. "deletes"
+    # merges the deletes of the inputs and leaves their rows where they are. "merge" is for inputs that claim to be in
+    # the order of the sort key. A worker that finds a false claim sorts, or encodes without a claim, and says so.
     mode: str = "encode"
+    sort_key: SortKey | None = None  # set for "sort" and "merge"
     vectors: bool = False  # for "deletes": write deletion vectors, as v3 requires; otherwise position delete files
     splices: bool = False  # whether encoding may move pages that need not be decoded
     min_row_group_bytes: int = 0  # row groups of a smaller average size are encoded, not copied
     max_outputs: int = 100_000  # the task fails if it would write more files
     parts: int = 1  # the number of tasks that the group is divided into
     part: int | None = None  # the number of this task among them; None: it has the whole group
-    sort_key: SortKey | None = None  # the order of the rows in and among the outputs; None: any
 
 
 def output_name(
@@ -175,6 +176,7 @@ class WrittenFile:
     footer_digest: str = ""  # for a copied file, whose data the worker did not see: the SHA-256 of its metadata
     partition: tuple[Any, ...] | None = None  # the partition that rows were sorted into; None: that of the inputs
     deletes: tuple[WrittenDelete, ...] = ()  # set for a file of deletes; its records are then positions
+    sort_order_id: int | None = None  # set only if the worker has seen that the rows are in this order of the table
 
 
 @dataclass(frozen=True, slots=True)

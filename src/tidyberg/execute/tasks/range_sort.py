@@ -17,7 +17,8 @@ from tidyberg.model.sizes import MB
 from tidyberg.model.task import SampleResult, SampleTask, Task, TaskInput
 
 RANGE_BYTES = 64 * MB  # of a range in memory; a worker has it a few times while it sorts and writes
-_MEMORY_PER_BYTE = 4  # rows in memory are larger than on storage
+_SMALLEST_RANGE_BYTES = 4 * MB  # if there is little memory
+_MOST_MEMORY_PER_BYTE = 20  # how much larger rows may be in memory than on storage, except in rare cases
 _MAP_BYTES = 48 * MB  # on storage, so that a map task takes a few seconds
 _SMALL_MAP_BYTES = 8 * MB
 _SAMPLED_FILES = 128
@@ -28,11 +29,16 @@ _MOST_PARTS = 10_000
 _MOST_RANGES = 60_000
 
 
-def is_shuffled(task: Task) -> bool:
-    """Whether a group is sorted by a shuffle, because one task cannot hold its rows in memory."""
-    if task.sort_key is None or task.partitioning is not None or task.mode == "deletes":
+def may_be_large(task: Task) -> bool:
+    """Whether the rows of a sorted group may be too many for the memory of one task. A sample tells."""
+    if task.mode != "sort" or task.partitioning is not None:
         return False
-    return sum(file.size for file in task.inputs) * _MEMORY_PER_BYTE > task.memory_bytes
+    return sum(file.size for file in task.inputs) * _MOST_MEMORY_PER_BYTE > task.memory_bytes
+
+
+def bytes_in_memory(task: Task, samples: Sequence[SampleResult]) -> int:
+    """Return how much memory the rows of a group take."""
+    return round(sum(file.records for file in task.inputs) * max(sample.bytes_per_row for sample in samples))
 
 
 def reduce_tasks(task: Task) -> int:
@@ -70,13 +76,15 @@ def cut_tasks(task: Task, cores: int) -> list[Task]:
     return [replace(task, inputs=share) for share in shares(task.inputs, min(maps, _MOST_PARTS))]
 
 
-def shuffle_job(task: Task, cuts: Sequence[Task], samples: Sequence[SampleResult], cores: int) -> ShuffleJob:
+def shuffle_job(
+    task: Task, cuts: Sequence[Task], samples: Sequence[SampleResult], *, cores: int, memory_bytes: int
+) -> ShuffleJob:
     """Return the shuffle that sorts a group. `cuts` are its map tasks, `cores` those of each reduce task."""
     assert task.sort_key is not None
     parts = reduce_tasks(task)
     records = sum(file.records for file in task.inputs)
-    bytes_per_row = max((sample.bytes_per_row for sample in samples), default=1.0)
-    each = max(1, min(-(-round(records * bytes_per_row) // (parts * RANGE_BYTES)), _MOST_RANGES // parts))
+    range_bytes = max(_SMALLEST_RANGE_BYTES, min(RANGE_BYTES, memory_bytes // 2))
+    each = max(1, min(-(-bytes_in_memory(task, samples) // (parts * range_bytes)), _MOST_RANGES // parts))
     sample = pa.concat_tables([pa.ipc.open_stream(sample.rows).read_all() for sample in samples])
     bounds = range_bounds(sample, task.sort_key, parts * each)
     dictionaries = _agreed(samples)

@@ -11,6 +11,7 @@ from tidyberg.execute.kernel.columns.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.columns.project import Selection, leaves
 from tidyberg.execute.kernel.encode import with_dictionary_strings
 from tidyberg.execute.kernel.memory import peak_rss_bytes
+from tidyberg.execute.kernel.order.order_check import OrderCheck
 from tidyberg.execute.kernel.order.ranges import RangeBounds
 from tidyberg.execute.kernel.range_sort.ipc_chunks import combined, from_chunk, gathered
 from tidyberg.execute.kernel.write.rolling import RollingWriter
@@ -35,12 +36,21 @@ class Merge:
         target = table_schema(task)
         schema = with_dictionary_strings(target, self.kept)
         writer = RollingWriter(task, attempt.number, attempt.storage, schema, self.dictionaries)
+        check = OrderCheck(schema, self.bounds.key) if self.bounds.key.curve is None else None
         try:
             for batch in self._sorted(chunks, schema, writer):
                 if attempt.should_stop():
                     raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
+                if check is not None:
+                    check.add(batch)
                 writer.write(batch)
             outputs = writer.finish()
+            if check is not None and check.first_wrong is not None:
+                raise KernelFailure(
+                    FailureKind.DAMAGED,
+                    f"Part {task.part} of group {task.group_id} was not written in order: row {check.first_wrong} is "
+                    "less than the row before it. Nothing is kept of it. Please report this error.",
+                )
         except BaseException:
             writer.abandon()
             raise
@@ -59,6 +69,7 @@ class Merge:
                 replace(
                     written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes),
                     digest=o.digest,
+                    sort_order_id=self.bounds.key.order_id if check is not None else None,  # I9: it was checked
                 )
                 for o in outputs
             ),
