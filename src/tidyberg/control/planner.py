@@ -14,15 +14,18 @@ from tidyberg.execute.engine import Engine
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Plan
+from tidyberg.model.sort_key import SortKey
 from tidyberg.model.table import Pinned, TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.counted_files import CountingRule
 from tidyberg.observe.inventory import take_inventory
+from tidyberg.observe.key_bounds import bound_columns, read_key_bounds
 from tidyberg.observe.pin import metadata_size, pin
 from tidyberg.observe.reading import RemoteReader
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import plan_hash
+from tidyberg.planning.sort_orders import sort_key_for
 from tidyberg.record.store import JobStore
 from tidyberg.telemetry.traces import Tracer
 
@@ -51,7 +54,13 @@ class Planner:
         If the engine reads the manifests, files that no plan can take are only counted.
         """
         now_ms = self.now_ms()
-        inventory = self._observe(table, ref, options, lambda pinned: counting_rule(pinned, options, now_ms))
+
+        def counting(pinned: Pinned) -> CountingRule | None:
+            # The order of files concerns every file, so none is only counted.
+            is_sorted = sort_key_for(options, pinned) is not None
+            return None if is_sorted else counting_rule(pinned, options, now_ms)
+
+        inventory = self._observe(table, ref, options, counting)
         return self.plan(inventory, options, now_ms=now_ms)
 
     def statistics(
@@ -100,7 +109,18 @@ class Planner:
             remote = None
             if self.engine_reads_above is not None:
                 remote = RemoteReader(self.engine_reads_above, reading_on(self.engine, table.io), counting(pinned))
-            return take_inventory(table, pinned, self.cache, remote)
+            inventory = take_inventory(table, pinned, self.cache, remote)
+            key = sort_key_for(options, pinned)
+            return inventory if key is None else self._with_bounds(table, inventory, key)
+
+    def _with_bounds(self, table: Table, inventory: Inventory, key: SortKey) -> Inventory:
+        """Adds the bounds of the key's columns, which no other plan needs."""
+        fields = tuple(dict.fromkeys(field.source_id for field in key.fields))
+        remote = None
+        size = sum(info.length for info in inventory.manifests if not info.holds_deletes)
+        if self.engine_reads_above is not None and size > self.engine_reads_above:
+            remote = reading_on(self.engine, table.io, bound_columns(fields))
+        return replace(inventory, key_bounds=read_key_bounds(table.io, inventory, fields, remote))
 
     def calibration(self, resources: Resources) -> Calibration:
         return calibrate(self.store.find(limit=CALIBRATING_JOBS), resources.name)

@@ -78,7 +78,7 @@ _AT_LEAST_ONE = (
     "copy_min_row_group_bytes",
     "max_overlap_depth",
 )
-_ORDERS = ("sort", "zorder", "hilbert")
+ORDERS = ("sort", "zorder", "hilbert")  # options that exclude each other
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,11 @@ class PlanOptions:
             raise BadInput(f"max_delete_ratio must not be negative, not {self.max_delete_ratio}.")
 
     def _check_order(self) -> None:
-        asked = [name for name in _ORDERS if getattr(self, name) is not None]
+        asked = [name for name in ORDERS if getattr(self, name) is not None]
         if len(asked) > 1:
-            raise BadInput(f"{' and '.join(asked)} exclude each other.", hint="Rows have one order: choose one of them.")
+            raise BadInput(
+                f"{' and '.join(asked)} exclude each other.", hint="Rows have one order: choose one of them."
+            )
         if asked and self.strategy not in (Strategy.AUTO, Strategy.SORT):
             raise BadInput(
                 f"{asked[0]} does not go with the strategy {self.strategy.value}, which keeps rows as they are.",
@@ -179,6 +181,7 @@ class Calibration:
     seconds_per_file: float = 0.01
     output_ratio: float = 1.0  # bytes written per byte read, for encoded groups
     copy_bytes_per_core_second: float = 400 * MB
+    sort_bytes_per_core_second: float = 20 * MB  # no job teaches it: a sort reads, divides, sorts and encodes
 
 
 INLINE = "inline"  # the name of the inline engine's resources

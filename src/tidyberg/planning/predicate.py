@@ -3,7 +3,7 @@
 Nothing is executed. sqlglot parses the text, and every node that this module does not know is refused.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -18,7 +18,7 @@ from pyiceberg.types import (
 )
 
 from tidyberg.errors import BadSortOrder
-from tidyberg.model.options import TABLE_ORDER, PlanOptions
+from tidyberg.model.options import TABLE_ORDER, PlanOptions, Strategy
 from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.model.table import Pinned
 from tidyberg.planning.column_names import names_like, quoted_name, similar_names, some_of
@@ -38,6 +38,18 @@ def asked_sort_key(options: PlanOptions, pinned: Pinned) -> SortKey | None:
     if options.sort is None:
         return None
     return table_order(pinned) if options.sort.strip().lower() == TABLE_ORDER else sort_key_of(options.sort, pinned)
+
+
+def sort_key_for(options: PlanOptions, pinned: Pinned) -> SortKey | None:
+    """Returns the key that a plan looks at: the one asked for, or for `auto` the table's own if it can be followed."""
+    if options.strategy is not Strategy.AUTO:
+        return asked_sort_key(options, pinned)
+    if pinned.sort_order_id == 0:
+        return None
+    try:
+        return table_order(pinned)
+    except BadSortOrder:
+        return None  # nobody asked for it
 
 
 def table_order(pinned: Pinned) -> SortKey:

@@ -11,6 +11,7 @@ from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import LocationProvider
 
+from tidyberg.errors import Unsupported
 from tidyberg.execute.tasks.equality_schemas import equality_schema_bytes, schemas_newest_first
 from tidyberg.execute.tasks.evolution import absent_values, name_mapping
 from tidyberg.execute.tasks.schemas import arrow_schema_bytes, with_lineage_fields
@@ -43,6 +44,8 @@ def build_tasks(
 
     `deletes` belong to the plan. `nans` are the NaN metrics of files to copy.
     """
+    if any(group.mode == "sort" for group in groups):
+        raise Unsupported("The engine cannot sort rows.", hint="Plan with another strategy, such as full.")
     pinned = inventory.pinned
     schema = arrow_schema_bytes(pinned.schema)
     lineage = pinned.format_version >= 3
