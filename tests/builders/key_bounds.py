@@ -11,8 +11,8 @@ from pyiceberg.types import IcebergType, PrimitiveType
 from tests.builders.scenes import SCHEMA, File, Scene
 from tidyberg.model.inventory import DATA_FILES, Inventory
 from tidyberg.model.plan import SORT_KEY
-from tidyberg.model.sort_key import SortField, SortKey, sort_key_text
 from tidyberg.model.sizes import MB
+from tidyberg.model.sort_key import SortField, SortKey, sort_key_text
 
 BY_ID = SortKey((SortField(1),), order_id=1)
 TARGET = 64 * MB

@@ -13,7 +13,7 @@ from tidyberg.model.plan import SORT_KEY
 from tidyberg.model.sort_key import SortField, SortKey, sort_key_text
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.planning.key_values import ColumnBounds, FieldRanges, Floats, Ints, Mask, column_bounds, ranges_of
-from tidyberg.planning.overlap import Depths, KeySpans, Reads, expected_reads, lookup_shares, spans_of
+from tidyberg.planning.overlap import KeySpans, Reads, expected_reads, lookup_shares, spans_of
 
 RANGE_SHARE = 0.01  # of the rows, for the range that forecasts are made for
 _NO_RUN = -1
@@ -35,7 +35,7 @@ class KeyLayout:
     in_order: Mask  # written in this order, as far as its manifest or the snapshot that added it says
     runs: Ints  # files of one partition with the same number were sorted together, so they do not overlap; -1: alone
 
-    def depths(self, taken: Mask) -> Depths:
+    def depths(self, taken: Mask) -> Ints:
         """Returns the depths if the files in the mask were sorted together."""
         runs = np.where(taken, np.int64(2**62), self.runs)
         alone = runs == _NO_RUN
@@ -54,10 +54,7 @@ class KeyLayout:
 
     def deepest(self, taken: Mask) -> Ints:
         """Returns the largest depth within each file. Those of one run count once."""
-        found = self.spans.deepest(self.depths(taken))
-        # The span of its run covers a file with one key, which must not count itself again.
-        in_run = (self.spans.starts == self.spans.ends) & (self.runs != _NO_RUN)
-        return np.where(in_run, np.maximum(1, found - 1), found)
+        return self.spans.deepest(self.depths(taken))
 
     @cached_property
     def file_depths(self) -> Ints:

@@ -32,30 +32,29 @@ class KeySpans:
     def coordinates(self) -> int:
         return int(self.ends.max(initial=-1)) + 1
 
-    def depths_of(self, starts: Ints, ends: Ints) -> "Depths":
-        """Returns how deep files with these spans overlap."""
+    def depths_of(self, starts: Ints, ends: Ints) -> Ints:
+        """Returns how deep files with these spans overlap: at each coordinate, and in the gap behind it.
+
+        Files with one key lie at a coordinate. All that lie at the same one count once.
+        """
         wide = starts < ends
         opened = np.bincount(starts[wide], minlength=self.coordinates + 1)
         closed = np.bincount(ends[wide], minlength=self.coordinates + 1)
         gaps = np.cumsum(opened - closed)
-        return Depths(gaps, gaps - opened)
+        depths = np.empty(2 * len(gaps), np.int64)
+        depths[1::2] = gaps
+        depths[0::2] = gaps - opened  # these files pass through
+        depths[2 * np.unique(starts[~wide])] += 1
+        return depths
 
-    def deepest(self, depths: "Depths") -> Ints:
-        """Returns the largest depth within the span of each file. A file with one key adds itself to it."""
-        found = depths.through[self.starts] + 1
+    def deepest(self, depths: Ints) -> Ints:
+        """Returns the largest depth within the span of each file."""
+        found = depths[2 * self.starts]
         wide = np.flatnonzero(self.starts < self.ends)
         if len(wide):
-            edges = np.column_stack((self.starts[wide], self.ends[wide])).ravel()
-            found[wide] = np.maximum.reduceat(depths.gaps, edges)[0::2]
+            edges = np.column_stack((2 * self.starts[wide] + 1, 2 * self.ends[wide])).ravel()
+            found[wide] = np.maximum.reduceat(depths, edges)[0::2]
         return found
-
-
-@dataclass(frozen=True)
-class Depths:
-    """The number of files that cover each gap after a coordinate, and that pass through each coordinate."""
-
-    gaps: Ints
-    through: Ints
 
 
 def spans_of(partition: Ints, fields: Sequence[FieldRanges]) -> KeySpans:

@@ -18,11 +18,12 @@ from pyiceberg.types import (
 )
 
 from tidyberg.errors import BadSortOrder
-from tidyberg.model.options import TABLE_ORDER, PlanOptions, Strategy
+from tidyberg.model.options import TABLE_ORDER, PlanOptions
 from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.model.table import Pinned
 from tidyberg.planning.column_names import names_like, quoted_name, similar_names, some_of
 from tidyberg.planning.sort_text import NamedSortField, parse_column_list, parse_sort_text
+from tidyberg.planning.strategies import strategy_type
 
 _CURVE_NAMES = {Curve.ZORDER: "z-order", Curve.HILBERT: "Hilbert curve"}
 _FEWEST_COLUMNS, _MOST_COLUMNS = 2, 8  # of a curve
@@ -42,10 +43,9 @@ def asked_sort_key(options: PlanOptions, pinned: Pinned) -> SortKey | None:
 
 def sort_key_for(options: PlanOptions, pinned: Pinned) -> SortKey | None:
     """Returns the key that a plan looks at: the one asked for, or for `auto` the table's own if it can be followed."""
-    if options.strategy is not Strategy.AUTO:
-        return asked_sort_key(options, pinned)
-    if pinned.sort_order_id == 0:
-        return None
+    asked = asked_sort_key(options, pinned)
+    if asked is not None or pinned.sort_order_id == 0 or not strategy_type(options).sorts_deep_overlaps:
+        return asked
     try:
         return table_order(pinned)
     except BadSortOrder:

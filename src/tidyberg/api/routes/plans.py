@@ -70,7 +70,7 @@ class PartitionAnswer(BaseModel):
 
 class ModeAnswer(BaseModel):
     mode: str = Field(
-        description="copy (row groups are copied), encode (rows are rewritten), sort (rows are put in order) or deletes.",
+        description="copy (row groups are copied), encode (rows are rewritten), sort (rows are ordered) or deletes.",
         examples=["copy"],
     )
     reason: str = Field(examples=["large row groups"])

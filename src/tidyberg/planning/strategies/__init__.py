@@ -27,5 +27,9 @@ _STRATEGIES: Mapping[Strategy, type[RewriteStrategy]] = {
 }
 
 
+def strategy_type(options: PlanOptions) -> type[RewriteStrategy]:
+    return _STRATEGIES[options.strategy]
+
+
 def strategy_for(options: PlanOptions, sizes: FileSizes) -> RewriteStrategy:
-    return _STRATEGIES[options.strategy](options, sizes)
+    return strategy_type(options)(options, sizes)
