@@ -12,6 +12,7 @@ from tidyberg.control.context import span_attributes
 from tidyberg.control.remote_manifests import counting_rule, reading_on
 from tidyberg.execute.engine import Engine
 from tidyberg.model.inventory import Inventory, PartitionStatistics
+from tidyberg.model.layout_report import LayoutReport
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Plan
 from tidyberg.model.sort_key import SortKey
@@ -25,7 +26,8 @@ from tidyberg.observe.reading import RemoteReader
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import plan_hash
-from tidyberg.planning.sort_orders import sort_key_for
+from tidyberg.planning.layout_report import layout_report
+from tidyberg.planning.sort_orders import asked_sort_key, sort_key_for
 from tidyberg.record.store import JobStore
 from tidyberg.telemetry.traces import Tracer
 
@@ -62,6 +64,13 @@ class Planner:
 
         inventory = self._observe(table, ref, options, counting)
         return self.plan(inventory, options, now_ms=now_ms)
+
+    def layout(self, table: Table, ref: TableRef, options: PlanOptions) -> LayoutReport:
+        """Plans a sort, and describes the layout before and after it."""
+        inventory = self.observe(table, ref, options)
+        key = asked_sort_key(options, inventory.pinned)
+        assert key is not None, "the options of a layout name an order"
+        return layout_report(inventory, key, self.plan(inventory, options), options.max_overlap_depth)
 
     def statistics(
         self, inventory: Inventory, options: PlanOptions, now_ms: int | None = None
