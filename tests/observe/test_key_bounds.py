@@ -22,7 +22,7 @@ SCHEMA = Schema(
 
 def test_each_file_has_its_bounds_and_null_counts_also_of_nested_columns(tmp_path: Path) -> None:
     with Warehouse(tmp_path) as warehouse:
-        table = warehouse.catalog.create_table("db.t", SCHEMA)
+        table = warehouse.create_table("db.t", SCHEMA)
         for start in (20, 0, 10):
             ids = [None, *range(start, start + 5)]
             table.append(
@@ -60,5 +60,5 @@ def test_each_file_has_its_bounds_and_null_counts_also_of_nested_columns(tmp_pat
 
 def test_a_table_without_files_has_no_bounds(tmp_path: Path) -> None:
     with Warehouse(tmp_path) as warehouse:
-        table = warehouse.catalog.create_table("db.t", SCHEMA)
+        table = warehouse.create_table("db.t", SCHEMA)
         assert read_key_bounds(table.io, inventory_of(table), (1,)).num_rows == 0

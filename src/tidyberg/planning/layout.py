@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -55,11 +54,6 @@ class KeyLayout:
     def deepest(self, taken: Mask) -> Ints:
         """Returns the largest depth within each file. Those of one run count once."""
         return self.spans.deepest(self.depths(taken))
-
-    @cached_property
-    def file_depths(self) -> Ints:
-        """The largest depth within each file as bounds show it, whatever run it belongs to."""
-        return self.spans.deepest(self.spans.depths_of(self.spans.starts, self.spans.ends))
 
     def shares(self, files: Ints) -> list[Floats]:
         """Returns for each key column the chance that a lookup among these files reads each of them."""

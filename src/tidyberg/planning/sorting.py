@@ -1,25 +1,24 @@
 """Proposes the sort of a partition: which files, what queries then read, and why it is refused if nothing is gained."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil
 
 import numpy as np
 from pyiceberg.types import BinaryType, FixedType, StringType
 
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.plan import LayoutForecast, Skip
-from tidyberg.model.sizes import MB
 from tidyberg.model.sort_key import SortKey
 from tidyberg.model.words import are, plural
 from tidyberg.planning.candidates import Candidates
 from tidyberg.planning.drafts import DraftBuilder, GroupDraft
 from tidyberg.planning.judge import Judge, Proposal
 from tidyberg.planning.key_values import Ints, Mask
-from tidyberg.planning.layout import RANGE_SHARE, KeyLayout, lookups_on_curve, measure_layout
+from tidyberg.planning.layout import KeyLayout, measure_layout
+from tidyberg.planning.layout_forecast import Forecaster
 from tidyberg.planning.metrics_modes import cut_length, metrics_mode
-from tidyberg.planning.overlap import Reads, depth_by_partition
+from tidyberg.planning.overlap import depth_by_partition
 from tidyberg.planning.safety import Hazard, explain
 from tidyberg.planning.sort_choice import files_to_sort
 from tidyberg.planning.sort_orders import describe_key
@@ -27,8 +26,6 @@ from tidyberg.planning.strategies.base import RewriteStrategy
 
 # I10: the currency of a sort is files that a lookup does not read. A smaller gain than this is none.
 _LEAST_SAVED_FILES = 0.5
-_IN_MEMORY_BYTES = 128 * MB  # of input files; rows of larger groups pass through scratch space
-_SCRATCH_RATIO = 2.0  # rows in Arrow batches take about twice the space of Parquet files
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,7 @@ class SortPlanner:
     builder: DraftBuilder
     judge: Judge
     key: SortKey
+    _forecasts: dict[tuple[int, int], LayoutForecast] = field(default_factory=dict)
 
     @cached_property
     def layout(self) -> KeyLayout:
@@ -85,52 +83,18 @@ class SortPlanner:
         start, end = self._span(partition)
         if start == end:
             return None
-        files = np.arange(start, end)
-        members = np.concatenate([np.array([], np.int64), *(draft.members for draft in drafts if draft.sort_key)])
-        outputs = sum(draft.outputs for draft in drafts if draft.sort_key)
-        before, range_before = (self.layout.reads(files, share) for share in (0.0, RANGE_SHARE))
-        after, range_after = before, range_before
-        dollars, scratch = 0.0, 0
-        if len(members):
-            after, range_after = (self._reads_after(files, members, outputs, share) for share in (0.0, RANGE_SHARE))
-            for draft in drafts:
-                estimate = self.builder.pricing.price_group(draft.work)
-                dollars += estimate.dollars + estimate.storage_dollars
-                scratch += scratch_bytes(draft.work.bytes_read)
-        return LayoutForecast(
-            max_depth=int(self.max_depths[partition]),
-            unknown_files=int((~self.layout.columns[0].known[start:end]).sum()),
-            lookup_files_before=round(before.files, 2),
-            lookup_files_after=round(after.files, 2),
-            lookup_bytes_before=round(before.bytes),
-            lookup_bytes_after=round(after.bytes),
-            range_files_before=round(range_before.files, 2),
-            range_files_after=round(range_after.files, 2),
-            scratch_bytes=scratch,
-            payback_queries=self._payback(before, after, dollars),
-        )
+        draft = next((draft for draft in drafts if draft.sort_key is not None), None)
+        known = (partition, 0 if draft is None else len(draft.members))
+        if known not in self._forecasts:
+            self._forecasts[known] = self._forecaster.of_partition(partition, np.arange(start, end), draft)
+        return self._forecasts[known]
 
     def total(self, forecasts: Sequence[LayoutForecast], dollars: float) -> LayoutForecast | None:
-        """Adds up the forecasts of the partitions that are sorted. A lookup looks into each of them."""
-        if not forecasts:
-            return None
+        return self._forecaster.total(forecasts, dollars)
 
-        before = after = Reads(0.0, 0.0)
-        for each in forecasts:
-            before += Reads(each.lookup_files_before, each.lookup_bytes_before)
-            after += Reads(each.lookup_files_after, each.lookup_bytes_after)
-        return LayoutForecast(
-            max_depth=max(each.max_depth for each in forecasts),
-            unknown_files=sum(each.unknown_files for each in forecasts),
-            lookup_files_before=round(before.files, 2),
-            lookup_files_after=round(after.files, 2),
-            lookup_bytes_before=round(before.bytes),
-            lookup_bytes_after=round(after.bytes),
-            range_files_before=round(sum(each.range_files_before for each in forecasts), 2),
-            range_files_after=round(sum(each.range_files_after for each in forecasts), 2),
-            scratch_bytes=sum(each.scratch_bytes for each in forecasts),
-            payback_queries=self._payback(before, after, dollars),
-        )
+    @cached_property
+    def _forecaster(self) -> Forecaster:
+        return Forecaster(self.layout, self.builder.pricing, self.max_depths)
 
     @cached_property
     def _taken(self) -> Mask:
@@ -215,36 +179,6 @@ class SortPlanner:
             return None
         return f"all values of {name} begin with the same {length} characters, which is all that bounds keep; {advice}"
 
-    def _reads_after(self, files: Ints, members: Ints, outputs: int, range_share: float) -> Reads:
-        """Returns what a lookup reads once `members` have become `outputs` files that do not overlap."""
-        layout = self.layout
-        is_member = np.isin(files, members)
-        shares = layout.shares(files)
-        together = layout.shares_together(files, members)
-        columns = len(self.key.fields)
-        written = float(layout.sizes[members].sum())
-        found = []
-        for column, share, covered in zip(layout.columns, shares, together, strict=False):
-            chance = np.minimum(1.0, share + range_share)
-            left = Reads(float(chance[~is_member].sum()), float((chance * layout.sizes[files])[~is_member].sum()))
-            # The outputs together cover what their inputs cover together.
-            hit = min(1.0, covered + range_share)
-            if self.key.curve is not None:
-                each = lookups_on_curve(outputs, columns) + range_share * outputs
-            elif self.key.fields[0].transform.startswith("bucket"):
-                each = float(outputs)  # the bounds of a bucketed column span its whole range in every file
-            elif bool(column.constant[members].all()) and len(np.unique(column.lower[members])) == 1:
-                each = float(outputs)
-            else:
-                each = 1.0 + range_share * outputs
-            each = min(float(outputs), each)
-            found.append(left + Reads(hit * each, hit * each * written / outputs))
-        return Reads(*(float(np.mean([getattr(reads, name) for reads in found])) for name in ("files", "bytes")))
-
-    def _payback(self, before: Reads, after: Reads, dollars: float) -> int | None:
-        saved = self.builder.pricing.saved_by_lookup(before.files - after.files, before.bytes - after.bytes)
-        return ceil(dollars / saved) if saved > 0 and dollars > 0 else None
-
     def _reason(self, partition: int, draft: GroupDraft) -> str:
         start, end = self._span(partition)
         unordered = int((~self.layout.in_order[draft.members]).sum())
@@ -274,11 +208,6 @@ class SortPlanner:
         fields = self.key.fields if self.key.curve is not None else self.key.fields[:1]
         names = [self.inventory.pinned.schema.find_column_name(field.source_id) or "?" for field in fields]
         return " or ".join(names)
-
-
-def scratch_bytes(group_bytes: int) -> int:
-    """Returns the bytes that a sorted group writes to scratch space and reads again."""
-    return 0 if group_bytes <= _IN_MEMORY_BYTES else round(group_bytes * _SCRATCH_RATIO)
 
 
 def _number(files: float) -> str:
