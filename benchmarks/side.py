@@ -90,11 +90,10 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
 
 def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
     """Runs tidyberg: sorts all rows of the table. The mode is the kind of order, its columns and further settings."""
-    from benchmarks.sorted_plan import sorted_plan
     from tidyberg.control.control import Control
     from tidyberg.execute.spark.engine import SparkEngine
     from tidyberg.execute.spark.session import session_of
-    from tidyberg.model.options import PlanOptions, Strategy
+    from tidyberg.model.options import PlanOptions
     from tidyberg.model.table import TableRef
     from tidyberg.record.process import is_alive
     from tidyberg.record.sqlite import SqliteStore
@@ -117,12 +116,10 @@ def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
     )
 
     def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
-        options = PlanOptions(strategy=Strategy.FULL, target_file_size=target_bytes, min_input_files=2, force=True)
-        ref = TableRef.parse(table, warehouse.name)
-        loaded = warehouse.catalog.load_table(table)
-        result = control.apply(sorted_plan(control.plan(ref, options), loaded.schema(), kind, columns.split(",")))
+        options = PlanOptions(target_file_size=target_bytes, force=True, **{kind: columns})  # type: ignore[arg-type]
+        result = control.compact(TableRef.parse(table, warehouse.name), options)
         assert result.outcome == "committed", result
-        return {}
+        return {"groups": len(result.plan.groups)}
 
     return rewrite
 

@@ -98,6 +98,26 @@ def test_rows_are_sorted_in_and_among_the_outputs(
     assert not leftovers(warehouse, table)
 
 
+def test_a_group_that_fits_into_memory_is_sorted_by_one_task(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a sample has to tell, or the sizes of the files do."""
+    for most_memory_per_byte in (20, 1 << 40):
+        monkeypatch.undo()
+        monkeypatch.setattr("tidyberg.execute.tasks.range_sort._MOST_MEMORY_PER_BYTE", most_memory_per_byte)
+        table = sales(warehouse)
+        before = warehouse.rows(table)
+        with make_control(warehouse) as control:
+            options = PlanOptions(sort="count desc nulls last", target_file_size=60_000)
+            assert [group.tasks > 1 for group in control.plan(REF, options).groups] == [True]
+            assert control.compact(REF, options, verify=VerifyMode.FULL).outcome == "committed"
+        assert warehouse.rows(table) == before
+        counts = [n for part in outputs_of(warehouse, table, "count") for n in part["count"].to_pylist()]
+        assert counts == sorted(counts, key=lambda n: (n is None, -(n or 0)))
+        assert all("-g00000-a00-" in file.path for file in warehouse.live_files(table))
+        warehouse.catalog.drop_table("db.sales")
+
+
 def test_deletes_are_applied_on_the_way(warehouse: Warehouse) -> None:
     for version, kind in ((2, "positions"), (3, "vectors")):
         table = sales(warehouse, version)
