@@ -1,6 +1,7 @@
 """Groups larger than memory are sorted by a shuffle, and then verified, committed and removed like all others."""
 
 from collections.abc import Generator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,16 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tests.builders import sales_table
 from tests.builders.control import AT_ONCE, ONE_BY_ONE, chunks, leftovers, make_control
+from tests.builders.interrupted_jobs import die, run_until_dead
 from tests.builders.sales_table import REF
 from tests.builders.sorted_plans import shuffle_small_groups, sorted_plan
 from tidyberg.control.sorted_groups import SortedGroups
-from tidyberg.errors import EngineError, VerificationFailed
+from tidyberg.errors import DamagedFile, EngineError, VerificationFailed
 from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.kernel.order.ranges import RangeBounds
+from tidyberg.execute.kernel.range_sort.cut import Cut
 from tidyberg.execute.kernel.range_sort.merge import Merge
-from tidyberg.model.options import PlanOptions, VerifyMode
+from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.shuffle import ArrivedChunks, ShuffleAttempt, ShuffleResult
 from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.model.task import TaskResult
@@ -269,10 +273,8 @@ def test_scratch_space_is_empty_afterwards(
     assert not list(scratch.iterdir())
 
 
-def test_the_result_of_a_shuffle_says_how_much_memory_it_took(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sales(warehouse)
+def shuffles_of(monkeypatch: pytest.MonkeyPatch) -> list[ShuffleResult]:
+    """The results of all shuffles from now on."""
     seen: list[ShuffleResult] = []
     original = InlineEngine.shuffle
 
@@ -282,7 +284,98 @@ def test_the_result_of_a_shuffle_says_how_much_memory_it_took(
             yield result
 
     monkeypatch.setattr(InlineEngine, "shuffle", watched)
+    return seen
+
+
+def test_the_result_of_a_shuffle_says_how_much_memory_it_took(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sales(warehouse)
+    seen = shuffles_of(monkeypatch)
     sort(warehouse, BY_COUNT)
     (result,) = seen
     assert all(part.peak_rss_bytes > 0 for part in (*result.reports, *result.results))
     assert sum(sum(report.rows_sent) for report in result.reports) == 6 * ROWS
+
+
+def test_outputs_claim_an_order_of_the_table_but_never_a_curve(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sales(warehouse)
+    seen = shuffles_of(monkeypatch)
+    for key in (
+        SortKey((SortField(2),), order_id=1),
+        SortKey((SortField(3),)),
+        SortKey((SortField(2), SortField(1)), Curve.ZORDER, order_id=1),
+    ):
+        sort(warehouse, key, options=replace(AT_ONCE, force=True))
+    claims = [{output.sort_order_id for part in result.results for output in part.outputs} for result in seen]
+    assert claims == [{1}, {None}, {None}]
+
+
+def test_rows_that_are_not_in_order_are_refused(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = sales(warehouse)
+    files = warehouse.files_on_disk(table)
+    original = RangeBounds.sorted_positions
+    monkeypatch.setattr(RangeBounds, "sorted_positions", lambda self, rows: original(self, rows)[::-1].copy())
+    with pytest.raises(DamagedFile, match=r"Part \d of group 0 was not written in order"):
+        sort(warehouse, BY_COUNT, verify=VerifyMode.COUNTS)
+    assert warehouse.files_on_disk(table) == files
+
+
+def test_rows_that_no_map_task_takes_are_found(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file is divided among map tasks. Two of them report that they took the same rows."""
+    table = warehouse.create_table("db.sales", properties={"write.parquet.row-group-limit": "100"})
+    warehouse.append_files(table, 1, ROWS)
+    (file,) = warehouse.live_files(table)
+    target = Path(local_path(file.path)).stat().st_size // 4
+    options = PlanOptions(strategy=Strategy.FULL, target_file_size=target)
+    original = InlineEngine.shuffle
+
+    def changed(self: InlineEngine, *args: Any, **kwargs: Any) -> Any:
+        for result in original(self, *args, **kwargs):
+            first, second, *others = result.reports
+            assert first.rows_taken
+            assert second.rows_taken
+            second = replace(second, rows_taken=first.rows_taken)
+            yield replace(result, reports=(first, second, *others))
+
+    monkeypatch.setattr(InlineEngine, "shuffle", changed)
+    with pytest.raises(VerificationFailed, match=f"of the {ROWS} rows of .*, tasks took 0 to "):
+        sort(warehouse, BY_COUNT, verify=VerifyMode.COUNTS, options=options)
+
+
+def test_a_killed_job_is_continued_and_its_scratch_space_removed(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = sales(warehouse)
+    before, scratch = warehouse.rows(table), tmp_path / "scratch"
+    scratch.mkdir()
+    for moment in ("merge", "cut"):
+        run_until_dead(die_while_sorting, str(warehouse.directory), str(scratch), moment)
+        assert list(scratch.iterdir())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tempfile.tempdir", str(scratch))
+        shuffle_small_groups(patched)
+        assert sort(warehouse, BY_COUNT).outcome == "committed"
+    assert warehouse.rows(table) == before
+    assert not leftovers(warehouse, table)
+    assert not list(scratch.iterdir())
+
+
+def die_while_sorting(directory: str, scratch: str, moment: str) -> None:
+    """In a process of its own: sort, and be gone in the middle of the second map or reduce task."""
+    patched = pytest.MonkeyPatch()
+    patched.setattr("tempfile.tempdir", scratch)
+    shuffle_small_groups(patched)
+    calls: list[int] = []
+    owner, name = (Merge, "reduce") if moment == "merge" else (Cut, "_cut")
+    original = getattr(owner, name)
+
+    def counted(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            die()
+        return original(*args)
+
+    patched.setattr(owner, name, counted)
+    with Warehouse(directory) as warehouse:
+        sort(warehouse, BY_COUNT, engine=InlineEngine(max_parallelism=1))

@@ -20,6 +20,7 @@ from tests.mutants.outcomes import JOB_OUTCOMES
 from tests.mutants.plans import PLANS
 from tests.mutants.recoveries import RECOVERIES
 from tests.mutants.redis_scripts import REDIS_SCRIPTS
+from tests.mutants.shuffles import SHUFFLES
 from tests.mutants.splices import SPLICES
 from tests.mutants.storage import STORAGE_REPORTS
 from tests.mutants.values import EVOLUTION, LINEAGE, VALUES
@@ -43,6 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *COPIES,
     *JOINS,
     *SPLICES,
+    *SHUFFLES,
     *EXPIRIES,
     *MAINTENANCE,
     *MANIFEST_REWRITES,
