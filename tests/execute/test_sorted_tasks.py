@@ -11,6 +11,7 @@ import pytest
 
 from tests.builders.delete_files import equality_delete, position_delete
 from tests.builders.tasks import field, make_task, read_rows, run, write_file
+from tidyberg.execute.kernel.merge_runs import is_small
 from tidyberg.execute.kernel.order.sorting import is_sorted, sorted_positions
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.sort_key import Curve, SortField, SortKey
@@ -42,9 +43,11 @@ def runs(directory: Path, files: int = 6, count: int = 800) -> list[TaskInput]:
 
 def merge_task(inputs: list[TaskInput], directory: Path, way: str = "in memory", **changes: Any) -> Task:
     # With so little memory the rows cannot be sorted at once. The pages of the files still fit.
-    memory = {"in memory": 256 * 1024 * 1024, "as streams": 30_000}[way]
+    memory = {"in memory": 256 * 1024 * 1024, "as streams": 120_000}[way]
     options = {"mode": "merge", "sort_key": KEY, "memory_bytes": memory, "batch_rows": 128, **changes}
-    return make_task(inputs, SCHEMA, directory, **options)
+    task = make_task(inputs, SCHEMA, directory, **options)
+    assert is_small(task) == (way == "in memory") or not any(file.records for file in inputs)
+    return task
 
 
 def claims(result: TaskResult) -> set[int | None]:
@@ -85,9 +88,19 @@ def test_a_key_that_is_no_order_of_the_table_is_not_claimed(tmp_path: Path) -> N
         assert multiset(written(result)) == multiset(rows(500, 1))
 
 
-def test_rows_beyond_the_memory_are_not_sorted_and_leave_nothing_behind(tmp_path: Path) -> None:
+def test_rows_beyond_the_memory_wait_on_disk(tmp_path: Path) -> None:
+    inputs = [write_file(tmp_path / f"{n}.parquet", rows(800, n)) for n in range(6)]
+    task = make_task(inputs, SCHEMA, tmp_path / "out", mode="sort", sort_key=KEY, memory_bytes=20_000, batch_rows=100)
+    result = run(task)
+    assert in_order(result)
+    assert claims(result) == {3}
+    assert multiset(written(result)) == multiset(pa.concat_tables([rows(800, n) for n in range(6)]))
+
+
+@pytest.mark.parametrize("key", [KEY, SortKey((SortField(1), SortField(3)), Curve.ZORDER)], ids=["order", "curve"])
+def test_far_too_many_rows_are_refused_and_leave_nothing_behind(tmp_path: Path, key: SortKey) -> None:
     inputs = runs(tmp_path / "in")
-    task = make_task(inputs, SCHEMA, tmp_path / "out", mode="sort", sort_key=KEY, memory_bytes=10_000, batch_rows=100)
+    task = make_task(inputs, SCHEMA, tmp_path / "out", mode="sort", sort_key=key, memory_bytes=2_000, batch_rows=100)
     with pytest.raises(KernelFailure, match="cannot be sorted by one task") as failure:
         run(task)
     assert failure.value.kind is FailureKind.LIMIT
@@ -95,7 +108,9 @@ def test_rows_beyond_the_memory_are_not_sorted_and_leave_nothing_behind(tmp_path
 
 
 @pytest.mark.parametrize("way", MERGED)
-def test_sorted_files_are_merged_in_order(tmp_path: Path, way: str) -> None:
+def test_sorted_files_are_merged_in_order(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unused = "sort.SortingWriter" if way == "as streams" else "merge_runs.RunMerger"
+    monkeypatch.delattr(f"tidyberg.execute.kernel.{unused}.write")
     inputs = runs(tmp_path / "in")
     result = run(merge_task(inputs, tmp_path / "out", way, outputs=2))
     assert in_order(result)
@@ -107,13 +122,13 @@ def test_sorted_files_are_merged_in_order(tmp_path: Path, way: str) -> None:
 
 
 def test_a_false_claim_is_found_while_files_are_merged(tmp_path: Path) -> None:
-    """Rows beyond the memory cannot be sorted then, so the outputs have no claim, and a warning says why."""
+    """The rows are sorted then, so the outputs are in order all the same, and a warning names the file."""
     inputs = [*runs(tmp_path / "in"), write_file(tmp_path / "in" / "false.parquet", rows(800, 9))]
     result = run(merge_task(inputs, tmp_path / "out", "as streams"))
-    assert claims(result) == {None}
-    assert not in_order(result)
+    assert claims(result) == {3}
+    assert in_order(result)
     assert "false.parquet claims a sort order, but its live row" in result.warnings[0]
-    assert "Its outputs are not sorted, and claim no sort order." in result.warnings[0]
+    assert result.warnings[0].endswith("The claim is false.")
     expected = [*(sorted_rows(800, n) for n in range(6)), rows(800, 9)]
     assert multiset(written(result)) == multiset(pa.concat_tables(expected))
     assert len(list((tmp_path / "out").iterdir())) == len(result.outputs), "I6: the merge left nothing behind"
@@ -182,11 +197,18 @@ def test_no_rows_give_no_outputs(tmp_path: Path, way: str) -> None:
     assert result.outputs == ()
 
 
-def test_a_merge_of_more_files_than_the_memory_allows_is_refused_with_a_reason(tmp_path: Path) -> None:
-    inputs = runs(tmp_path / "in")
-    result = run(merge_task(inputs, tmp_path / "out", "as streams", memory_bytes=2_000))
+def test_more_files_than_can_be_merged_at_once_are_sorted(tmp_path: Path) -> None:
+    result = run(merge_task(runs(tmp_path / "in"), tmp_path / "out", "as streams", memory_bytes=20_000))
+    assert claims(result) == {3}
+    assert in_order(result)
+    assert result.warnings == (), "nothing was lost"
+
+
+def test_files_beyond_all_limits_are_rewritten_without_a_claim_and_with_a_warning(tmp_path: Path) -> None:
+    result = run(merge_task(runs(tmp_path / "in"), tmp_path / "out", "as streams", memory_bytes=2_000))
     assert claims(result) == {None}
-    assert "merging 6 sorted files at once would take" in result.warnings[0]
+    assert "was not sorted, and its outputs claim no sort order: its rows take more than" in result.warnings[0]
+    assert multiset(written(result)) == multiset(pa.concat_tables([sorted_rows(800, n) for n in range(6)]))
 
 
 def test_files_that_were_fetched_in_pieces_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,13 @@ _PENDING_PART = 4  # rows that wait to be merged take up to a quarter of the mem
 _MIN_ROWS_PER_RUN = 1024
 _HELD_BYTES = 128 * MB  # inputs of up to this size stay in memory as they are stored
 _MIN_BUFFER, _MAX_BUFFER = MB // 8, 4 * MB  # of a column chunk that is read as a stream
-_PAGE_BYTES = MB  # the most that a page of a column usually takes, decoded
+_PAGE_BYTES = MB  # the most that a page usually takes without compression
+_DECODED_PER_STORED = 4  # a typical factor by which rows grow when they are decoded
+_DECODER_PER_PAGE = 2.5  # a column that is being read holds a page, its dictionary and buffers; measured
+
+
+class FalseClaim(CannotCopy):
+    """A file claims a sort order, and its rows are not in it."""
 
 
 class RunMerger(OrderedRowWriter):
@@ -46,7 +52,7 @@ class RunMerger(OrderedRowWriter):
                 for table in merged_runs(runs, self._schema, key, rows_per_run=rows_per_run):
                     self.write_in_order(table)
             except NotInOrder as wrong:
-                raise CannotCopy(
+                raise FalseClaim(
                     f"{opened[wrong.run].input.path} claims a sort order, but its live row {wrong.row:,} is less than "
                     "the row before it"
                 ) from None
@@ -82,6 +88,11 @@ class MergeRuns(Encode):
         )
 
 
+def is_small(task: Task) -> bool:
+    """Whether all rows can probably be sorted in memory, judged by the sizes of the files alone."""
+    return sum(file.bytes_taken for file in task.inputs) * _DECODED_PER_STORED <= task.memory_bytes
+
+
 def rows_of_each_run(task: Task, files: Sequence[OpenFile]) -> int:
     """Returns how many rows of every run are in memory, by the uncompressed size of rows in these files."""
     rows = sum(file.footer.num_rows for file in files)
@@ -91,15 +102,14 @@ def rows_of_each_run(task: Task, files: Sequence[OpenFile]) -> int:
 
 
 def _check_memory(files: Sequence[OpenFile], task: Task) -> None:
-    """Estimates the pages that are decoded side by side. They are what a merge of very many files would die of."""
-    pages = 0
+    """Raises CannotCopy if the pages and decoders of files that are read side by side would take too much memory."""
+    pages = 0.0
     for file in files:
-        if not file.footer.num_row_groups:
-            continue
-        group = file.footer.row_group(0)
-        pages += sum(min(_PAGE_BYTES, group.column(i).total_uncompressed_size) for i in range(group.num_columns))
-    limit = 2 * task.memory_bytes
-    if pages > limit:
+        groups = map(file.footer.row_group, range(min(1, file.footer.num_row_groups)))
+        sizes = (group.column(leaf).total_uncompressed_size for group in groups for leaf in range(group.num_columns))
+        pages += _DECODER_PER_PAGE * sum(min(_PAGE_BYTES, size) for size in sizes)
+    if pages > task.memory_bytes:
         raise CannotCopy(
-            f"merging {len(files):,} sorted files at once would take {pages // MB:,} MB, more than {limit // MB:,} MB"
+            f"merging {len(files):,} files at once would take {round(pages / MB):,} MB, more than "
+            f"{task.memory_bytes // MB:,} MB"
         )

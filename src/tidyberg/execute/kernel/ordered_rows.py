@@ -33,7 +33,7 @@ class OrderedRowWriter(RowWriter):
 
     def describe(self, result: TaskResult) -> TaskResult:
         result = super().describe(result)
-        if self._check is None or self._key.order_id is None:
+        if self._check is None or self._key.order_id is None or self._check.rows != result.rows_written:
             return result
         # I9: all rows passed in one stream, so each output is in order, and so are the outputs of each partition.
         claimed = (replace(output, sort_order_id=self._key.order_id) for output in result.outputs)

@@ -1,13 +1,14 @@
 """Rewrites the files of one task: tries the ways of rewriting in turn, the cheapest first."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt, Rewriting
 from tidyberg.execute.kernel.copy.rewrite import Copy
 from tidyberg.execute.kernel.encode import Encode
 from tidyberg.execute.kernel.merge_deletes import MergeDeletes
-from tidyberg.execute.kernel.merge_runs import MergeRuns
-from tidyberg.execute.kernel.sort import Sort, fits_in_memory
+from tidyberg.execute.kernel.merge_runs import FalseClaim, MergeRuns, is_small
+from tidyberg.execute.kernel.sort import Sort
 from tidyberg.execute.kernel.splice.eligibility import may_splice
 from tidyberg.execute.kernel.splice.rewrite import Splice
 from tidyberg.model.task import TaskResult
@@ -16,18 +17,19 @@ from tidyberg.parquet.errors import CannotCopy
 
 def rewrite(attempt: RewriteAttempt) -> TaskResult:
     """Rewrites the files. The result says why a cheaper way was not possible, if it was tried."""
-    reasons: dict[type[Rewriting], str] = {}
+    refusals: dict[type[Rewriting], CannotCopy] = {}
     *first, last = ways_for(attempt)
     for way in first:
         try:
             result = way.rewrite(attempt)
             break
         except CannotCopy as refusal:  # it has removed its outputs
-            reasons[type(way)] = str(refusal)
+            refusals[type(way)] = refusal
     else:
         result = last.rewrite(attempt)
-    if MergeRuns in reasons:
-        result = _with_warning(result, reasons[MergeRuns])
+    if attempt.task.mode == "merge":
+        result = _with_warnings(result, refusals)
+    reasons = {way: str(refusal) for way, refusal in refusals.items()}
     return replace(result, mode_reason=reasons.get(Copy, ""), splice_reason=reasons.get(Splice, ""))
 
 
@@ -40,9 +42,7 @@ def ways_for(attempt: RewriteAttempt) -> list[Rewriting]:
         return [Sort(required=True)]
     if task.mode == "merge":
         # Few rows are sorted faster than merged, and then it does not matter what their files claim.
-        return (
-            [Sort(), MergeRuns(), Encode(cores=1)] if fits_in_memory(task) else [MergeRuns(), Sort(), Encode(cores=1)]
-        )
+        return [*([] if is_small(task) else [MergeRuns()]), Sort(), Encode(cores=1)]
     ways: list[Rewriting] = [Copy()] if task.mode == "copy" else []
     if may_splice(task, attempt.storage):
         ways.append(Splice())
@@ -51,9 +51,12 @@ def ways_for(attempt: RewriteAttempt) -> list[Rewriting]:
     return [*ways, Encode(cores=1)]
 
 
-def _with_warning(result: TaskResult, reason: str) -> TaskResult:
-    """Says why sorted files were not merged, and whether the outputs are sorted all the same."""
-    is_sorted = all(output.sort_order_id is not None for output in result.outputs)
-    end = "Its rows were sorted instead." if is_sorted else "Its outputs are not sorted, and claim no sort order."
-    warning = f"Group {result.group_id} could not be merged in order: {reason}. {end}"
-    return replace(result, warnings=(*result.warnings, warning))
+def _with_warnings(result: TaskResult, refusals: Mapping[type[Rewriting], CannotCopy]) -> TaskResult:
+    """Says which claim of a file is false, and why outputs are not sorted."""
+    warnings = [*result.warnings]
+    merge, sort = refusals.get(MergeRuns), refusals.get(Sort)
+    if isinstance(merge, FalseClaim):
+        warnings.append(f"Group {result.group_id}: {merge}. The claim is false.")
+    if sort is not None:
+        warnings.append(f"Group {result.group_id} was not sorted, and its outputs claim no sort order: {sort}.")
+    return replace(result, warnings=tuple(warnings))

@@ -16,9 +16,9 @@ class OrderCheck:
     def __init__(self, schema: pa.Schema, key: SortKey) -> None:
         assert key.curve is None, "a curve is no order that a file can claim"
         self.first_wrong: int | None = None  # the first row that must come before the row above it
+        self.rows = 0
         self._sources = key_sources(schema, key)
         self._fields = key.fields
-        self._rows = 0
         self._last: list[pa.Array] | None = None
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
@@ -34,10 +34,10 @@ class OrderCheck:
                 pa.concat_arrays([last, array.slice(0, 1)]) for last, array in zip(self._last, values, strict=True)
             ]
             if first_unsorted(sort_levels(border, self._fields), 2) is not None:
-                self.first_wrong = self._rows
+                self.first_wrong = self.rows
                 return
         wrong = first_unsorted(sort_levels(values, self._fields), count)
         if wrong is not None:
-            self.first_wrong = self._rows + wrong
-        self._rows += count
+            self.first_wrong = self.rows + wrong
+        self.rows += count
         self._last = [array.slice(count - 1) for array in values]
