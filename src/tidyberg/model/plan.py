@@ -13,8 +13,9 @@ PLAN_FORMAT = 6
 FULL_TARGET = "tidyberg.full-target-file-size"
 
 # "copy" moves row groups as bytes under a new footer; "encode" decodes the rows and writes them again. "deletes" leaves
-# the rows where they are, and merges the deletes that apply to them.
-Mode = Literal["copy", "encode", "deletes"]
+# the rows where they are, and merges the deletes that apply to them. "merge" merges files that are in the order of the
+# table, so that the outputs are in order too.
+Mode = Literal["copy", "encode", "deletes", "merge"]
 
 
 @dataclass(frozen=True, slots=True)

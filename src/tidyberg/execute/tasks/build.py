@@ -95,6 +95,7 @@ def build_tasks(
             mode=group.mode,
             vectors=group.keeps_data and pinned.format_version > 2,
             parts=group.tasks,
+            sort_key=pinned.sort_orders[pinned.sort_order_id] if group.mode == "merge" else None,
             # A request to encode, or for other page settings, forbids splicing.
             splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
             min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,
