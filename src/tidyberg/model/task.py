@@ -235,6 +235,7 @@ class ChecksumTask:
     lineage: bool = False  # the checksum includes row lineage, stored or inherited
     described: tuple[WrittenFile, ...] = ()  # the inputs whose footers and future manifest entries are checked
     sources: tuple[TaskInput, ...] = ()  # the inputs may be copies of these; their false statements are not reported
+    sort_key: SortKey | None = None  # the order that the inputs claim; None: they claim none
 
 
 @dataclass(frozen=True, slots=True)

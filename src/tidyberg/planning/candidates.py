@@ -13,6 +13,7 @@ from tidyberg.planning.compacted_files import already_compacted
 from tidyberg.planning.delete_ratios import DeleteRatios, delete_ratios_of
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.hot_partitions import waiting_files as waiting_files
+from tidyberg.planning.kept_order import claims_order, kept_order
 from tidyberg.planning.safety import Hazard, columns_for_keys, columns_of_optional_structs, hazards_of
 from tidyberg.planning.strategies.base import RewriteStrategy
 
@@ -42,6 +43,7 @@ class Candidates:
     moved: Mask  # move it from an older partition spec to the current one, whatever its size
     compacted: Mask  # an output of the last compaction, and nothing new came beside it
     waiting: Mask  # its partition is hot and keeps the file for now
+    in_order: Mask  # it claims the table's sort order, which the rows can be merged in
     key_bounds: pa.Table | None = None  # of the columns of a sort key, if the inventory has them
 
     @property
@@ -113,6 +115,7 @@ def find_candidates(
         # The deletes of an output's inputs have been applied to it. Deletes that it has now came later.
         compacted=compacted & ~for_deletes & ~moved,
         waiting=waiting,
+        in_order=claims_order(files, kept_order(inventory.pinned)),
         key_bounds=None if inventory.key_bounds is None else inventory.key_bounds.take(order),
     )
 

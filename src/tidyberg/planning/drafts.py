@@ -76,6 +76,7 @@ class DraftBuilder:
             size=size,
             row_groups=row_groups,
             outputs=outputs,
+            in_order=bool(candidates.in_order[members].all()),
         )
         work = self.pricing.work_of_group(
             sizes,

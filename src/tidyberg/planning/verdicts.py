@@ -104,15 +104,18 @@ def left_out_lines(left: Sequence[LeftByLimit], inventory: Inventory) -> tuple[s
 
 
 def sort_order_warnings(drafts: Sequence[GroupDraft], inventory: Inventory, candidates: Candidates) -> tuple[str, ...]:
-    """Warns if files of a table with a sort order are merged without sorting, so that readers can skip less."""
+    """Warns if files of a table with a sort order are not merged in that order, so that readers can skip less."""
     order = inventory.pinned.sort_order_id
-    drafts = [draft for draft in drafts if not draft.keeps_data and draft.sort_key is None]
+    drafts = [draft for draft in drafts if draft.mode.mode not in ("deletes", "merge", "sort")]
     if not drafts or order == 0:
         return ()
     members = np.concatenate([draft.members for draft in drafts])
     orders = candidates.files.column("sort_order_id").fill_null(0).to_numpy()[members]
     in_order = int((orders == order).sum())
-    words = f"the table has a sort order ({order}), and rows are not sorted: files are merged as they are"
+    words = (
+        f"the table has a sort order ({order}), and rows of {plural(len(members), 'file')} are not sorted: they are "
+    )
+    words += "written in the order of the files, because not every file of a group claims that order"
     if in_order:
         words += f"; {plural(in_order, 'file')} written in that order {'is' if in_order == 1 else 'are'} among them"
     return (words,)

@@ -74,6 +74,6 @@ def _may_follow_a_crash(task: AnyTask, attempt: int) -> bool:
 
 def _read_back(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> ChecksumResult:
     """Reads outputs for full verification: computes the checksum of their rows, and checks their metadata."""
-    rows, checksum = checksum_rows(task, storage, should_stop)
+    rows, checksum, unsorted = checksum_rows(task, storage, should_stop)
     problems = output_problems(task.described, task.sources, partial(report_stored_file, storage, should_stop))
-    return ChecksumResult(task.job_id, task.group_id, rows, checksum, tuple(map(str, problems)))
+    return ChecksumResult(task.job_id, task.group_id, rows, checksum, (*map(str, problems), *unsorted))
