@@ -70,7 +70,7 @@ def test_plan_prices_a_sort_and_says_when_it_pays_back(run: Run, table: Table) -
     ran = run("plan", "analytics.random", "--sort")
     assert ran.status == 0, ran.err
     assert "order by id desc" in ran.out
-    assert "sort by id desc: a lookup reads 1 file instead of 10 files, costs $" in ran.out
+    assert "sort by id desc: a lookup reads 1 file instead of 10, costs $" in ran.out
     assert "pays back after" in ran.out
     plan = run("plan", "analytics.random", "--sort-order", "id", "--json").json
     (group,) = plan["groups"]

@@ -31,7 +31,8 @@ def spans(*fields: Sequence[Bounds | Span], partition: Sequence[int] | None = No
 
 def depths(*fields: Sequence[Bounds | Span], partition: Sequence[int] | None = None) -> list[int]:
     found = spans(*fields, partition=partition)
-    return found.deepest(found.depths_of(found.starts, found.ends)).tolist()
+    numbers: list[int] = found.deepest(found.depths_of(found.starts, found.ends)).tolist()
+    return numbers
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ DISJOINT = [(10 * n, 10 * n + 9) for n in range(20)]
 
 
 def options(**changes: Any) -> PlanOptions:
-    return PlanOptions(**{"sort": "id", "target_file_size": TARGET} | changes)
+    given: dict[str, Any] = {"sort": "id", "target_file_size": TARGET} | changes
+    return PlanOptions(**given)
 
 
 def taken(plan: Plan) -> list[int]:

@@ -24,6 +24,6 @@ def layout(session: Session, table: str, by: str | None, asked: Mapping[str, Any
         report = control.layout(ref, options)
     if svg is not None:
         svg.write_text(layout_svg(report), encoding="utf-8")
-    flags: dict[str, Any] = {"sort": True} if by is None else {"sort_order": by}
+    flags: dict[str, Any] = {**asked, "sort": True} if by is None else {**asked, "sort_order": by}
     command = command_line(session, "compact", str(ref), **flags)
     session.show(show_layout(report, command), layout_json(report))

@@ -3,7 +3,7 @@
 from html import escape
 
 from tidyberg.cli.formatting import count, plural, size
-from tidyberg.model.layout_report import FileRange, Layout, LayoutReport
+from tidyberg.model.layout_report import FileLayout, FileRange, LayoutReport
 
 _WIDTH, _MARGIN = 860, 24
 _BINS = 160
@@ -14,7 +14,7 @@ _TAKEN, _LEFT, _DEEP = "#d29922", "#3fb950", "#a371f7"
 
 
 def layout_svg(report: LayoutReport) -> str:
-    picture = _Picture()
+    picture = _LayoutPicture()
     picture.text(_MARGIN, str(report.table), size=17, weight="bold")
     picture.text(_WIDTH - _MARGIN, f"files over {report.column}, sorted by {report.order}", anchor="end")
     picture.down(14)
@@ -28,7 +28,7 @@ def layout_svg(report: LayoutReport) -> str:
     return picture.document(f"The files of {report.table} over {report.column}")
 
 
-class _Picture:
+class _LayoutPicture:
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._y = 30.0
@@ -36,7 +36,7 @@ class _Picture:
     def down(self, pixels: float) -> None:
         self._y += pixels
 
-    def section(self, words: str, layout: Layout, top: int) -> None:
+    def section(self, words: str, layout: FileLayout, top: int) -> None:
         self.down(22)
         self.text(_MARGIN, words, size=14, weight="bold")
         found = (
@@ -57,7 +57,7 @@ class _Picture:
             self.text(left + 18, words)
             left += 180
 
-    def _ranges(self, layout: Layout) -> None:
+    def _ranges(self, layout: FileLayout) -> None:
         """One lane per file, in the order of partition and place. Of very many files, every n-th is drawn."""
         step = max(1, -(-len(layout.files) // _MOST_LANES))
         shown = layout.files[::step]
@@ -75,7 +75,7 @@ class _Picture:
         opacity = 0.3 if file.low is None else 1.0
         self._rect(_MARGIN + low * full, y, max(1.0, (high - low) * full), height, colour, words, opacity)
 
-    def _profile(self, layout: Layout, top: int) -> None:
+    def _profile(self, layout: FileLayout, top: int) -> None:
         """The number of files along the column."""
         width = (_WIDTH - 2 * _MARGIN) / _BINS
         for number, depth in enumerate(layout.profile(_BINS)):
@@ -84,7 +84,7 @@ class _Picture:
             self._rect(_MARGIN + number * width, place, width, height, _DEEP, plural(depth, "file"))
         self.down(_PROFILE_HEIGHT + 18)
 
-    def _histogram(self, layout: Layout) -> None:
+    def _histogram(self, layout: FileLayout) -> None:
         """How many files overlap with how many others, as words: there are few different depths, or very many."""
         depths = sorted(layout.histogram.items())
         shown = depths if len(depths) <= 6 else [*depths[:3], *depths[-3:]]

@@ -8,7 +8,7 @@ from rich.text import Text
 from tidyberg.cli.as_json import plain
 from tidyberg.cli.formatting import count, dollars, plural, size
 from tidyberg.cli.listing import Listing
-from tidyberg.model.layout_report import FileRange, Layout, LayoutReport
+from tidyberg.model.layout_report import FileLayout, FileRange, LayoutReport
 
 _BINS = 60
 _MOST_FILES = 24
@@ -42,7 +42,7 @@ def layout_json(report: LayoutReport) -> dict[str, Any]:
     return document
 
 
-def _profile(label: str, layout: Layout, top: int, style: str) -> Text:
+def _profile(label: str, layout: FileLayout, top: int, style: str) -> Text:
     """Draws the number of files along the column, as one line of blocks."""
     blocks = "".join(_EIGHTHS[max(1, round(depth / top * 8)) if depth else 0] for depth in layout.profile(_BINS))
     return Text.assemble(f"{label:>5} ", (blocks, style), f" up to {count(max(layout.profile(_BINS)))}")

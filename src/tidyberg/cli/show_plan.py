@@ -213,7 +213,7 @@ def _full_rewrite(estimate: Estimate) -> str:
 
 def _layout(plan: Plan, layout: LayoutForecast) -> str:
     """Returns what a sort buys, and after how many queries it has paid for itself."""
-    after, before = (_files(number) for number in (layout.lookup_files_after, layout.lookup_files_before))
+    after, before = _files(layout.lookup_files_after), _files(layout.lookup_files_before).split()[0]
     words = (
         f"sort by {plan.sort_order}: a lookup reads {after} instead of {before}, "
         f"costs {dollars(plan.estimate.dollars + plan.estimate.storage_dollars)}"

@@ -23,7 +23,7 @@ class FileRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """All files at one time, sorted by partition and place."""
 
     files: tuple[FileRange, ...]
@@ -60,8 +60,8 @@ class LayoutReport:
     table: TableRef
     order: str  # as text
     column: str  # the first of the order, which pictures are drawn along
-    before: Layout
-    after: Layout  # the same as before if nothing is sorted
+    before: FileLayout
+    after: FileLayout  # the same as before if nothing is sorted
     verdicts: tuple[str, ...]  # of the partitions, each once
     dollars: float  # of the sort, with the storage of replaced files
     forecast: LayoutForecast | None  # None: nothing is sorted

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.types import DateType, IcebergType, PrimitiveType, TimestampType, TimestamptzType
 
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.layout_report import FileRange, Layout, LayoutReport
+from tidyberg.model.layout_report import FileLayout, FileRange, LayoutReport
 from tidyberg.model.plan import Plan, Rewrite
 from tidyberg.model.sort_key import SortKey
 from tidyberg.planning.key_values import FieldRanges, Floats, Ints, Mask
@@ -51,7 +52,7 @@ class _PlacedFiles:
     paths: Sequence[str | None]
     values: Sequence[tuple[str | None, str | None]]
 
-    def described(self) -> Layout:
+    def described(self) -> FileLayout:
         known = ~np.isnan(self.lows)
         places, ranks = np.unique(np.nan_to_num(np.concatenate((self.lows, self.highs))), return_inverse=True)
         files = len(self.lows)
@@ -63,7 +64,7 @@ class _PlacedFiles:
         depths = spans.deepest(spans.depths_of(spans.starts, spans.ends)) if files else np.zeros(0, np.int64)
         shares = lookup_shares(ranges, self.records)
         order = np.lexsort((self.highs, np.nan_to_num(self.lows, nan=-1.0), self.partition)).tolist()
-        return Layout(
+        return FileLayout(
             files=tuple(self._file(number, int(depths[number]), bool(known[number])) for number in order),
             max_depth=int(depths.max(initial=0)),
             lookup_files=round(expected_reads(shares, self.sizes).files, 2),
@@ -169,7 +170,7 @@ def _texts(bounds: pa.Array, kind: IcebergType) -> list[str | None]:
 
 def _text(raw: bytes, kind: PrimitiveType) -> str:
     try:
-        value = from_bytes(kind, raw)
+        value: Any = from_bytes(kind, raw)
     except Exception:  # noqa: BLE001  # a bound of a promoted column, or one that was cut within a character
         return raw.hex()
     if isinstance(kind, DateType):
