@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortDirection, SortOrder
+from pyiceberg.table.sorting import SortField as TableSortField
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tests.builders import sales_table
@@ -29,7 +32,7 @@ from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.shuffle import ArrivedChunks, ShuffleAttempt, ShuffleResult
 from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.model.task import TaskResult
-from tidyberg.testing import Warehouse
+from tidyberg.testing import SAMPLE_SCHEMA, Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
 from tidyberg.testing.warehouse import local_path
 
@@ -298,19 +301,21 @@ def test_the_result_of_a_shuffle_says_how_much_memory_it_took(
     assert sum(sum(report.rows_sent) for report in result.reports) == 6 * ROWS
 
 
-def test_outputs_claim_an_order_of_the_table_but_never_a_curve(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sales(warehouse)
-    seen = shuffles_of(monkeypatch)
-    for key in (
-        SortKey((SortField(2),), order_id=1),
-        SortKey((SortField(3),)),
-        SortKey((SortField(2), SortField(1)), Curve.ZORDER, order_id=1),
+def test_outputs_claim_an_order_of_the_table_but_never_a_curve(warehouse: Warehouse) -> None:
+    warehouse.catalog.create_namespace_if_not_exists("db")
+    order = SortOrder(TableSortField(2, IdentityTransform(), SortDirection.ASC))
+    table = warehouse.catalog.create_table("db.sales", SAMPLE_SCHEMA, sort_order=order)
+    warehouse.append_files(table, 6, ROWS)
+    for key, claimed in (
+        (SortKey((SortField(2),), order_id=1), 1),
+        (SortKey((SortField(3),)), None),
+        (SortKey((SortField(2), SortField(1)), Curve.ZORDER, order_id=1), None),
     ):
-        sort(warehouse, key, options=replace(AT_ONCE, force=True))
-    claims = [{output.sort_order_id for part in result.results for output in part.outputs} for result in seen]
-    assert claims == [{1}, {None}, {None}]
+        assert sort(warehouse, key, options=replace(AT_ONCE, force=True)).outcome == "committed"
+        snapshot = table.refresh().current_snapshot()
+        assert snapshot is not None
+        entries = [e for m in snapshot.manifests(table.io) for e in m.fetch_manifest_entry(table.io)]
+        assert [entry.data_file.sort_order_id for entry in entries] == [claimed] * 4
 
 
 def test_rows_that_are_not_in_order_are_refused(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:

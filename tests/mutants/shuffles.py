@@ -70,7 +70,7 @@ SHUFFLES = (
         (f"{SORTED[0]}::test_a_heavy_key_is_divided_among_outputs_that_touch_but_do_not_overlap",),
     ),
     Mutant(
-        "an attempt of a map task that failed leaves no chunks",
+        "every map task keeps its chunks in a file of its own",
         "execute/kernel/shuffle/scratch.py",
         'f"map-{task.number:06d}-a{number:02d}"',
         'f"map-{number:06d}"',
