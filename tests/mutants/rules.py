@@ -8,6 +8,7 @@ from tests.mutants.expiries import EXPIRIES
 from tests.mutants.expiry_jobs import EXPIRY_JOBS
 from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.joins import JOINS
+from tests.mutants.layouts import LAYOUTS
 from tests.mutants.leases import LEASES
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.manifest_rewrites import MANIFEST_REWRITES
@@ -22,6 +23,7 @@ from tests.mutants.plans import PLANS
 from tests.mutants.query_advice import QUERY_ADVICE
 from tests.mutants.recoveries import RECOVERIES
 from tests.mutants.redis_scripts import REDIS_SCRIPTS
+from tests.mutants.shuffles import SHUFFLES
 from tests.mutants.splices import SPLICES
 from tests.mutants.storage import STORAGE_REPORTS
 from tests.mutants.values import EVOLUTION, LINEAGE, VALUES
@@ -45,6 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *COPIES,
     *JOINS,
     *SPLICES,
+    *SHUFFLES,
     *EXPIRIES,
     *MAINTENANCE,
     *CATALOG_POLICIES,
@@ -55,4 +58,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *STORAGE_REPORTS,
     *MINOR_COMPACTIONS,
     *QUERY_ADVICE,
+    *LAYOUTS,
 )

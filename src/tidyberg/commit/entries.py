@@ -237,6 +237,7 @@ def _data_file_fields(file: WrittenFile) -> dict[int, Any]:
         125: entries(file.lower_bounds, 126),
         128: entries(file.upper_bounds, 129),
         132: list(file.split_offsets),
+        140: file.sort_order_id,
     }
 
 

@@ -13,6 +13,7 @@ from tidyberg.planning.compacted_files import already_compacted
 from tidyberg.planning.delete_ratios import DeleteRatios, delete_ratios_of
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.hot_partitions import waiting_files as waiting_files
+from tidyberg.planning.kept_order import claims_order, kept_order
 from tidyberg.planning.safety import Hazard, columns_for_keys, columns_of_optional_structs, hazards_of
 from tidyberg.planning.strategies.base import RewriteStrategy
 
@@ -42,6 +43,8 @@ class Candidates:
     moved: Mask  # move it from an older partition spec to the current one, whatever its size
     compacted: Mask  # an output of the last compaction, and nothing new came beside it
     waiting: Mask  # its partition is hot and keeps the file for now
+    in_order: Mask  # it claims the table's sort order, which the rows can be merged in
+    key_bounds: pa.Table | None = None  # of the columns of a sort key, if the inventory has them
 
     @property
     def wanted(self) -> Mask:
@@ -59,12 +62,11 @@ def find_candidates(
 ) -> Candidates:
     options = strategy.options
     data_files = inventory.data_files
-    files = data_files.take(
-        pc.sort_indices(
-            data_files.select(["partition", "sequence_number", "path"]),
-            sort_keys=[("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")],
-        )
+    order = pc.sort_indices(
+        data_files.select(["partition", "sequence_number", "path"]),
+        sort_keys=[("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")],
     )
+    files = data_files.take(order)
     sizes, records, partition = (files.column(name).to_numpy() for name in ("size", "records", "partition"))
     starts = np.searchsorted(partition, np.arange(len(inventory.partitions) + 1))
     for_size = sizes < strategy.merge_below
@@ -113,6 +115,8 @@ def find_candidates(
         # The deletes of an output's inputs have been applied to it. Deletes that it has now came later.
         compacted=compacted & ~for_deletes & ~moved,
         waiting=waiting,
+        in_order=claims_order(files, kept_order(inventory.pinned)),
+        key_bounds=None if inventory.key_bounds is None else inventory.key_bounds.take(order),
     )
 
 

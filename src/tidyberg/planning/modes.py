@@ -26,8 +26,15 @@ class ModeRule:
     target: int
     has_parquet_options: bool  # the caller sets Parquet options, which a copy cannot follow
 
-    def choose(self, *, deletes: int, moves: bool, size: int, row_groups: int, outputs: int) -> ModeChoice:
-        """Chooses the mode of a group that has `size` bytes in `row_groups` and becomes `outputs` files."""
+    def choose(
+        self, *, deletes: int, moves: bool, size: int, row_groups: int, outputs: int, in_order: bool = False
+    ) -> ModeChoice:
+        """Chooses the mode of a group that has `size` bytes in `row_groups` and becomes `outputs` files.
+
+        `in_order` says that all files claim the table's sort order. Copies would follow each other and overlap.
+        """
+        if in_order and (self.asked is not RewriteMode.COPY or deletes or moves):
+            return ModeChoice("merge", "files are in the table's order")
         if self.asked is RewriteMode.ENCODE:
             return ModeChoice("encode", "asked for")
         if deletes:

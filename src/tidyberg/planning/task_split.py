@@ -11,8 +11,11 @@ def tasks_per_group(mode: Mode, *, moves: bool, outputs: int, row_groups: int) -
     """Returns the number of tasks; 1 means that the group is not split.
 
     A group that moves to another partition spec is not split, because each task would write its own files for every
-    partition. No row group is split among tasks either, because each task would decode the rows before its own.
+    partition. A group that is merged in order is not split, because the outputs of two tasks would overlap. No row
+    group is split among tasks either, because each task would decode the rows before its own.
     """
-    if mode == "copy" or moves:
+    if mode in ("copy", "merge") or moves:
         return 1
+    if mode == "sort":  # rows are divided by their keys, so row groups do not matter
+        row_groups = outputs
     return max(1, min(outputs // _MIN_OUTPUTS_PER_TASK, row_groups))

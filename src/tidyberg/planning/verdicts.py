@@ -1,12 +1,12 @@
 """Says in a plan what becomes of every partition, what limits left out, and what the rewrite does not keep."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tidyberg.model.inventory import Inventory, PartitionStatistics
-from tidyberg.model.plan import FileGroup, PartitionVerdict, Rest, Rewrite, Skip, Verdict
+from tidyberg.model.plan import FileGroup, LayoutForecast, PartitionVerdict, Rest, Rewrite, Skip, Verdict
 from tidyberg.model.sizes import format_size
 from tidyberg.model.words import plural
 from tidyberg.planning.candidates import Candidates
@@ -60,6 +60,7 @@ def partition_verdicts(
     statistics: Sequence[PartitionStatistics],
     judge: Judge,
     verdicts: Sequence[Verdict],
+    layouts: Mapping[int, LayoutForecast],
 ) -> tuple[PartitionVerdict, ...]:
     """Returns every partition with its verdict, sorted by spec and path."""
     rows = [
@@ -78,6 +79,7 @@ def partition_verdicts(
             last_compaction_ms=numbers.last_compaction_ms,
             recent_commits=numbers.recent_commits,
             verdict=verdict,
+            layout=layouts.get(numbers.partition),
         )
         for partition, numbers, verdict in zip(inventory.partitions, statistics, verdicts, strict=True)
     ]
@@ -102,15 +104,18 @@ def left_out_lines(left: Sequence[LeftByLimit], inventory: Inventory) -> tuple[s
 
 
 def sort_order_warnings(drafts: Sequence[GroupDraft], inventory: Inventory, candidates: Candidates) -> tuple[str, ...]:
-    """Warns if the table has a sort order. Merged files are not sorted, so readers can skip less."""
+    """Warns if files of a table with a sort order are not merged in that order, so that readers can skip less."""
     order = inventory.pinned.sort_order_id
-    drafts = [draft for draft in drafts if not draft.keeps_data]
+    drafts = [draft for draft in drafts if draft.mode.mode not in ("deletes", "merge", "sort")]
     if not drafts or order == 0:
         return ()
     members = np.concatenate([draft.members for draft in drafts])
     orders = candidates.files.column("sort_order_id").fill_null(0).to_numpy()[members]
     in_order = int((orders == order).sum())
-    words = f"the table has a sort order ({order}), and rows are not sorted: files are merged as they are"
+    words = (
+        f"the table has a sort order ({order}), and rows of {plural(len(members), 'file')} are not sorted: they are "
+    )
+    words += "written in the order of the files, because not every file of a group claims that order"
     if in_order:
         words += f"; {plural(in_order, 'file')} written in that order {'is' if in_order == 1 else 'are'} among them"
     return (words,)

@@ -23,6 +23,7 @@ def checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list
             lineage=by_group[result.group_id].lineage,
             described=tuple(outputs),
             sources=by_group[result.group_id].inputs if result.mode == "copy" or result.bytes_spliced else (),
+            sort_key=by_group[result.group_id].sort_key if any(output.sort_order_id for output in outputs) else None,
         )
         for result in results
         if result.outputs

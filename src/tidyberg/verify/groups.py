@@ -8,6 +8,7 @@ from tidyberg.model.task import TaskResult
 from tidyberg.storage.access import StorageAccess
 from tidyberg.verify.counts import raise_problems, verify_counts
 from tidyberg.verify.merged_deletes import verify_merged_deletes
+from tidyberg.verify.orders import order_problems
 from tidyberg.verify.partitions import verify_partitions
 from tidyberg.verify.splices import PathsOf, splice_problems
 
@@ -26,5 +27,6 @@ def verify_group(
         return
     verify_counts(group, result, pinned.schema, lineage=pinned.format_version >= 3)
     raise_problems(group, list(splice_problems(group, result, deletes, paths_of)))
+    raise_problems(group, list(order_problems(result.outputs, pinned)))
     if group.output_spec_id is not None:
         verify_partitions(group, result, pinned.schema, pinned.specs[group.output_spec_id])

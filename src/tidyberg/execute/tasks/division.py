@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from tidyberg.model.task import Share, Task, TaskInput
 
@@ -21,6 +22,15 @@ def _parts(task: Task) -> Iterator[Task]:
         begin, end = (size * outputs // task.outputs for outputs in (before, after))
         inputs = tuple(_between(task.inputs, begin, end, task.target_bytes // _SLACK))
         yield replace(task, part=part, inputs=inputs, outputs=after - before)
+
+
+def shares(files: Sequence[TaskInput], parts: int) -> list[tuple[TaskInput, ...]]:
+    """Divide files into parts of equal size, at borders of row groups where there are any. No part is empty."""
+    size = sum(file.size for file in files)
+    parts = max(1, min(parts, size))
+    cuts = [size * number // parts for number in range(parts + 1)]
+    found = (tuple(_between(files, begin, end, size // parts // 2)) for begin, end in pairwise(cuts))
+    return [share for share in found if share]
 
 
 def _between(files: Sequence[TaskInput], begin: int, end: int, slack: int) -> Iterator[TaskInput]:

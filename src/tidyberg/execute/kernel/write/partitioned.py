@@ -4,7 +4,6 @@ Only one output is open at a time, whatever the number of partitions. Outputs ar
 recovery finds all of them. Rows that do not fit into the task's memory wait in a temporary file on the worker's disk.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +18,7 @@ from tidyberg.execute.kernel.columns.project import Leaf, leaves
 from tidyberg.execute.kernel.columns.transforms import apply_transform
 from tidyberg.execute.kernel.write.output import FinishedOutput
 from tidyberg.execute.kernel.write.rolling import RollingWriter
+from tidyberg.execute.kernel.write.spill import SpillFile
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskPartitionField
 from tidyberg.storage.file_io import Storage
@@ -57,7 +57,7 @@ class PartitionedWriter:
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
         self._parts: dict[str, _PartitionRows] = {}
-        self._spill: _SpillFile | None = None
+        self._spill: SpillFile | None = None
 
     @property
     def rows_written(self) -> int:
@@ -71,7 +71,7 @@ class PartitionedWriter:
         self._bytes += batch.nbytes
         if self._bytes >= self._limit:
             if self._spill is None:
-                self._spill = _SpillFile(self._schema)
+                self._spill = SpillFile(self._schema)
             self._sort_collected()
 
     def finish(self) -> list[FinishedOutput]:
@@ -114,41 +114,6 @@ class PartitionedWriter:
     def _close_spill(self) -> None:
         if self._spill is not None:
             self._spill.close()
-
-
-class _SpillFile:
-    """Batches in a file without a name, which disappears with the process, however it ends."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._file = tempfile.TemporaryFile(prefix="tidyberg-")  # noqa: SIM115 - `close` closes it
-        self._writer = pa.ipc.new_file(
-            pa.PythonFile(self._file, "w"), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
-        )
-        self._reader: pa.ipc.RecordBatchFileReader | None = None
-        self._count = 0
-
-    def write(self, table: pa.Table) -> list[int]:
-        first = self._count
-        try:
-            for batch in table.combine_chunks().to_batches():
-                self._writer.write_batch(batch)
-                self._count += 1
-        except OSError as error:
-            raise KernelFailure(
-                FailureKind.STORAGE,
-                f"Cannot write to the worker's temporary directory {tempfile.gettempdir()}: {error}. "
-                "Free some space, or set TMPDIR to another disk.",
-            ) from error
-        return list(range(first, self._count))
-
-    def read(self, position: int) -> pa.RecordBatch:
-        if self._reader is None:
-            self._writer.close()
-            self._reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))
-        return self._reader.get_batch(position)
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def partition_leaves(schema: pa.Schema, partitioning: tuple[TaskPartitionField, ...]) -> list[tuple[Leaf, str]]:

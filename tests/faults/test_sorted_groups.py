@@ -1,0 +1,49 @@
+"""Each I/O call of a job that sorts by a shuffle goes wrong in turn: committed once or not at all, nothing is left."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.builders.events_table import options
+from tests.builders.sorted_plans import shuffle_small_groups
+from tests.faults.lab import EVERYTHING, Lab, check
+from tests.faults.layer import Layer, Wire, at, choose
+from tests.seed import SEED
+from tidyberg.execute.kernel.range_sort.merge import Merge
+from tidyberg.model.options import Strategy
+
+pytestmark = pytest.mark.unwatched  # broken writes leave broken files, which no commit takes
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_a_job_that_sorts_ends_committed_once_or_untouched_whichever_call_fails(
+    tmp_path: Path, format_version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shuffle_small_groups(monkeypatch)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    merged: list[object] = []
+    reduce = Merge.reduce
+    monkeypatch.setattr(Merge, "reduce", lambda *args: merged.append(1) or reduce(*args))
+    how = replace(options(), strategy=Strategy.SORT, sort="amount desc, id", max_overlap_depth=1)
+    lab = Lab(tmp_path / "lab", format_version, how)
+    recorded = lab.compact()
+    assert recorded.result == "committed"
+    assert merged
+    rng = random.Random(SEED)
+    faults = list(choose(recorded.layer.calls, None if EVERYTHING else rng))
+    # What is done before and after a task is the same as in any job.
+    of_tasks = [fault for fault in faults if fault[0].wire is Wire.KERNEL]
+    ends: Counter[int] = Counter()
+    for call, kind in of_tasks if EVERYTHING else rng.sample(of_tasks, 8):
+        lab.restore()
+        ends[check(lab, lab.compact(Layer(at(call, kind))), (call, kind))] += 1
+        assert not list(scratch.glob("tidyberg-shuffle-*/*/*"))
+    print(f"{ends[1]} committed, {ends[0]} untouched")  # noqa: T201
+    assert ends
