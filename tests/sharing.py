@@ -15,7 +15,7 @@ TOGETHER = {
     "rest": ("tests/rest/",),
     "s3": ("tests/s3/",),
     "archive": ("tests/execute/test_class_archive.py",),
-    "spark": ("tests/execute/test_spark_local.py",),
+    "spark": ("tests/execute/test_spark_local.py", "tests/execute/test_spark_shuffle.py"),
     "operator": ("tests/operator/test_reconcile.py",),
     "cluster": ("tests/execute/test_spark_cluster.py",),
 }

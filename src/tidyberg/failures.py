@@ -14,6 +14,7 @@ class FailureKind(StrEnum):
     EXPIRED = "expired"  # temporary credentials have expired: another attempt needs new ones
     SCHEMA = "schema"  # values that do not fit the table's schema
     LIMIT = "limit"  # more files than a task may write
+    TOO_LARGE = "too-large"  # something that must be in memory at once
     STOPPED = "stopped"
 
 

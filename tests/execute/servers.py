@@ -16,6 +16,7 @@ import pyspark
 from tests.servers.server import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
+REPOSITORY = Path(__file__).parents[2]  # workers import the tasks of tests from here
 FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
@@ -116,6 +117,7 @@ def connect_server(directory: Path, master: str, python: Path) -> Iterator[str]:
         "--conf", "spark.cores.max=2",
         "--conf", "spark.executor.cores=1",
         "--conf", "spark.executor.memory=512m",
+        "--conf", f"spark.executorEnv.PYTHONPATH={REPOSITORY}",
         "spark-internal",
     ]  # fmt: skip
     with running(command, log, {"PYSPARK_PYTHON": str(python)}) as process:

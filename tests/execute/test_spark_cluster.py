@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.execute.servers import FAST_START, bare_python, connect_server, standalone_cluster
+from tests.execute.servers import FAST_START, REPOSITORY, bare_python, connect_server, standalone_cluster
+from tests.execute.shuffle_checks import check_a_failed_attempt_is_not_seen, check_every_chunk_arrives_once
+from tests.execute.shuffle_checks import check_cancel as check_cancelled_shuffle
+from tests.execute.shuffle_checks import check_failures as check_failed_shuffles
 from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
@@ -48,6 +51,7 @@ def _standalone(cluster: str, python: Path) -> Iterator[SparkEngine]:
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": FAST_START,
         "spark.driver.host": "127.0.0.1",
+        "spark.executorEnv.PYTHONPATH": str(REPOSITORY),
     }
     engine = SparkEngine(cluster, conf=conf)
     yield engine
@@ -101,6 +105,22 @@ def test_huge_tables_are_read_and_listed_as_they_are_here(engine: SparkEngine, t
 
 def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:
     check_cancel(engine, tmp_path)
+
+
+def test_a_shuffle_brings_every_chunk_once(engine: SparkEngine) -> None:
+    check_every_chunk_arrives_once(engine)
+
+
+def test_a_shuffle_does_not_see_attempts_that_failed_or_were_killed(engine: SparkEngine, tmp_path: Path) -> None:
+    check_a_failed_attempt_is_not_seen(engine, tmp_path, ("storage", "kill"))
+
+
+def test_failures_in_a_shuffle_are_reported(engine: SparkEngine) -> None:
+    check_failed_shuffles(engine)
+
+
+def test_a_shuffle_can_be_cancelled(engine: SparkEngine, tmp_path: Path) -> None:
+    check_cancelled_shuffle(engine, tmp_path)
 
 
 def test_no_server_is_one_line() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders.shuffles import run_in_memory
+from tests.builders.memory_shuffles import run_in_memory
 from tests.builders.tasks import field
 from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader
 from tidyberg.execute.kernel.deletes.join import found_rows, key_filter, key_ranges

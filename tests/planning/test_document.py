@@ -16,6 +16,7 @@ from tidyberg.errors import BadPlan
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import PLAN_FORMAT, InputFile, Rewrite, Skip, Verdict
 from tidyberg.model.sizes import MB
+from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.planning.document import options_of, plan_from_json, plan_hash, plan_to_json
 
 SCENE = Scene(
@@ -30,6 +31,18 @@ def test_a_plan_reads_back_equal() -> None:
     assert PLAN.left_out
     assert plan_from_json(plan_to_json(PLAN)) == PLAN
     assert plan_from_json(plan_to_json(PLAN).encode()) == PLAN
+
+
+def test_the_sort_key_of_a_group_reads_back_equal_and_is_hashed() -> None:
+    key = SortKey((SortField(3, "bucket[16]", descending=True), SortField(4, nulls_last=True)), order_id=2)
+    curve = SortKey((SortField(1), SortField(2)), Curve.HILBERT)
+    plans = []
+    for wanted in (key, curve):
+        plan = replace(PLAN, groups=(replace(PLAN.groups[0], sort_key=wanted), *PLAN.groups[1:]))
+        plan = replace(plan, hash=plan_hash(plan))
+        assert plan_from_json(plan_to_json(plan)) == plan
+        plans.append(plan)
+    assert len({PLAN.hash, *(plan.hash for plan in plans)}) == 3
 
 
 def test_the_hash_ignores_when_the_plan_was_made_and_nothing_else() -> None:

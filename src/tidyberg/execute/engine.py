@@ -15,9 +15,11 @@ from tidyberg.errors import (
     TidybergError,
     TooManyOutputs,
     Transient,
+    Unsupported,
 )
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources, cores_of_task
+from tidyberg.model.shuffle import ShuffleJob, ShuffleResult
 from tidyberg.model.task import AnyResult as AnyResult
 from tidyberg.model.task import AnyTask as AnyTask
 from tidyberg.model.task import Task
@@ -32,6 +34,7 @@ ERRORS: Mapping[FailureKind, type[Terminal | Transient]] = {
     FailureKind.EXPIRED: CredentialsExpired,
     FailureKind.SCHEMA: DamagedFile,
     FailureKind.LIMIT: TooManyOutputs,
+    FailureKind.TOO_LARGE: Unsupported,
     FailureKind.STOPPED: Cancelled,
 }
 _REPAIR = "Nothing was changed. Repair or remove the file, or exclude its partition."
@@ -42,11 +45,13 @@ _HINTS: Mapping[FailureKind, str] = {
     "the catalog vend credentials that live longer, or make groups smaller (max_group_size).",
     FailureKind.SCHEMA: _REPAIR,
     FailureKind.LIMIT: "Nothing was changed. Give a larger target_file_size, or raise limits.max_output_files.",
+    FailureKind.TOO_LARGE: "Nothing was changed. Exclude the partition, or compact it without sorting.",
 }
 SPARK_CONNECT = "spark connect"  # the name of the resources of any Spark Connect server
 
 # The results of a run, in the order in which tasks finish.
 Results = Generator[AnyResult, None, None]
+ShuffleResults = Generator[ShuffleResult, None, None]
 
 
 class CancelToken:
@@ -120,6 +125,17 @@ class Engine(Protocol):
         Tasks continue while the caller works on a result. Closing the generator stops the run: wrap it in
         `contextlib.closing`, so that an error in the caller stops the tasks too.
         """
+        ...
+
+    def shuffle(
+        self,
+        jobs: Sequence[ShuffleJob],
+        storage: StorageAccess,
+        *,
+        cancel: CancelToken,
+        max_parallelism: int | None = None,
+    ) -> ShuffleResults:
+        """Yields the result of each shuffle when its last reduce task has finished. Otherwise like `run`."""
         ...
 
     def close(self) -> None: ...

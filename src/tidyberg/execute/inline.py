@@ -13,11 +13,22 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tidyberg.errors import EngineError, OutOfTime
-from tidyberg.execute.engine import INLINE_GB, AnyResult, AnyTask, CancelToken, Results, error_of, use_idle_cores
+from tidyberg.execute.engine import (
+    INLINE_GB,
+    AnyResult,
+    AnyTask,
+    CancelToken,
+    Results,
+    ShuffleResults,
+    error_of,
+    use_idle_cores,
+)
 from tidyberg.execute.kernel.run import run_task
+from tidyberg.execute.scratch_shuffle import shuffle_through_scratch
 from tidyberg.execute.time_budget import TimeBudget, current_budget
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import INLINE, Resources
+from tidyberg.model.shuffle import ScratchMapTask, ScratchReduceTask, ShuffleJob
 from tidyberg.model.sizes import GB, MB
 from tidyberg.model.task import Task, TaskResult
 from tidyberg.model.words import plural
@@ -27,6 +38,7 @@ _POLL_SECONDS = 0.1
 _FIRST_WAIT_SECONDS = 0.025  # doubles before each further attempt of a task
 _PROCESS_BYTES = 320 * MB  # Python, Arrow and PyIceberg, and the manifests of a plan
 _BYTES_PER_BYTE = 3.0  # a task reads ahead, decodes, encodes and uploads at the same time as it fills a row group
+_LARGE_TASKS = (Task, ScratchMapTask, ScratchReduceTask)
 _SMALLEST_MEMORY, _LARGEST_MEMORY = 16 * MB, 256 * MB
 
 
@@ -62,7 +74,7 @@ class InlineEngine:
         cancel.raise_if_cancelled()
         tasks = use_idle_cores(tasks, self._parallelism if max_parallelism is None else None)
         # Checks of finished outputs may use the reserve of the budget: without them, nothing could be committed.
-        budget = current_budget() if any(isinstance(task, Task) for task in tasks) else None
+        budget = current_budget() if any(isinstance(task, _LARGE_TASKS) for task in tasks) else None
         run = _Run(self._within_memory(tasks), storage, cancel, budget)
         threads = [
             threading.Thread(target=copy_context().run, args=(run.work,), name=f"tidyberg-inline-{number}", daemon=True)
@@ -78,14 +90,31 @@ class InlineEngine:
                 thread.join()
             pa.default_memory_pool().release_unused()  # this process may live long, while Spark ends idle workers
 
+    def shuffle(
+        self,
+        jobs: Sequence[ShuffleJob],
+        storage: StorageAccess,
+        *,
+        cancel: CancelToken,
+        max_parallelism: int | None = None,
+    ) -> ShuffleResults:
+        def run(tasks: Sequence[AnyTask]) -> Results:
+            return self.run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism)
+
+        yield from shuffle_through_scratch(jobs, run)
+
     def _within_memory(self, tasks: Sequence[AnyTask]) -> Sequence[AnyTask]:
         most = self._task_memory_bytes
         if most is None:
             return tasks
-        return [
-            replace(task, memory_bytes=min(most, task.memory_bytes)) if isinstance(task, Task) else task
-            for task in tasks
-        ]
+        limited: list[AnyTask] = []
+        for task in tasks:
+            if isinstance(task, Task):
+                task = replace(task, memory_bytes=min(most, task.memory_bytes))
+            elif isinstance(task, ScratchMapTask | ScratchReduceTask):
+                task = replace(task, memory_bytes=most)
+            limited.append(task)
+        return limited
 
     def close(self) -> None:
         """Do nothing, because threads end with their run."""
@@ -183,4 +212,4 @@ class _Run:
 
 def _size(task: AnyTask) -> int:
     """Return how many bytes a rewrite reads. Other tasks are small."""
-    return sum(file.bytes_taken for file in task.inputs) if isinstance(task, Task) else 0
+    return sum(file.bytes_taken for file in task.inputs) if isinstance(task, _LARGE_TASKS) else 0

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tidyberg.model.sort_key import SortKey
 from tidyberg.model.table import TableRef
 
-PLAN_FORMAT = 6
+PLAN_FORMAT = 7
 
 # In the summary of the snapshots of a finished full compaction: the target file size that it packed for.
 FULL_TARGET = "tidyberg.full-target-file-size"
@@ -101,6 +102,7 @@ class FileGroup:
     deletes: tuple[int, ...] = ()  # positions in the plan's deletes of those that apply to some file
     mode_reason: str = ""  # a short reason for the mode
     tasks: int = 1  # how many tasks divide the group among them; each writes at least one of the outputs
+    sort_key: SortKey | None = None  # the order of the rows in and among the outputs; None: any
 
     @property
     def keeps_data(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidyberg.model.manifest import CountedFileRule, ManifestInfo
+from tidyberg.model.shuffle import ScratchMapResult, ScratchMapTask, ScratchReduceResult, ScratchReduceTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,5 +343,15 @@ class ListResult:
     rest: tuple[Any, ...]  # the parts that are left
 
 
-AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask | ListTask
-AnyResult = TaskResult | ChecksumResult | AuditResult | DigestResult | ManifestResult | ListResult
+ScratchTask = ScratchMapTask | ScratchReduceTask
+AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask | ListTask | ScratchTask
+AnyResult = (
+    TaskResult
+    | ChecksumResult
+    | AuditResult
+    | DigestResult
+    | ManifestResult
+    | ListResult
+    | ScratchMapResult
+    | ScratchReduceResult
+)

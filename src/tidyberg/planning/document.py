@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from tidyberg.errors import BadInput, BadPlan
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
 from tidyberg.model.plan import PLAN_FORMAT, Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rest, Rewrite, Skip
+from tidyberg.model.sort_key import SortField, SortKey
 from tidyberg.model.words import plural
 
 _PLAN = TypeAdapter(Plan)
@@ -145,7 +146,10 @@ _WRITERS: Mapping[type, Callable[[Any], str]] = {
     str: _text,
     tuple: _canonical_list,
     InputFile: _canonical_file,
-    **{kind: _canonical_record(kind) for kind in (FileGroup, Estimate, PartitionVerdict, Rest, Rewrite, Skip)},
+    **{
+        kind: _canonical_record(kind)
+        for kind in (FileGroup, Estimate, PartitionVerdict, Rest, Rewrite, Skip, SortKey, SortField)
+    },
 }
 
 

@@ -1,4 +1,4 @@
-"""Runs one task, on an executor or in this process: a rewrite, a verification, an audit, manifests, a listing."""
+"""Runs one task, on an executor or in this process: a rewrite, a verification, an audit, a part of a shuffle, ..."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,9 @@ from tidyberg.execute.kernel.manifests import read_manifests
 from tidyberg.execute.kernel.read.damaged_footers import refuse_damaged_footers
 from tidyberg.execute.kernel.rewrite import rewrite
 from tidyberg.execute.kernel.row_checksum import checksum_rows
+from tidyberg.execute.kernel.shuffle.scratch import map_to_scratch, reduce_from_scratch
 from tidyberg.execute.kernel.write.digest import digest_files
+from tidyberg.model.shuffle import ScratchMapTask, ScratchReduceTask
 from tidyberg.model.task import (
     AnyResult,
     AnyTask,
@@ -51,6 +53,10 @@ def run_task(
             return list_files(task, storage, should_stop)
         case ChecksumTask():
             return _read_back(task, storage, should_stop)
+        case ScratchMapTask():
+            return map_to_scratch(task, attempt, storage, should_stop)
+        case ScratchReduceTask():
+            return reduce_from_scratch(task, attempt, storage, should_stop)
         case Task():
             return rewrite(RewriteAttempt(task, attempt, storage, should_stop))
 

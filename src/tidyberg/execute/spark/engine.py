@@ -9,11 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from tidyberg.errors import ConfigurationError, EngineError
-from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyTask, CancelToken, Results, use_idle_cores
+from tidyberg.execute.engine import (
+    APP_NAME,
+    SPARK_CONNECT,
+    AnyTask,
+    CancelToken,
+    Results,
+    ShuffleResults,
+    use_idle_cores,
+)
+from tidyberg.execute.scratch_shuffle import shuffle_through_scratch
 from tidyberg.execute.spark.class_archive import find_archive, make_later
 from tidyberg.execute.spark.launch import Launch, launched, spark_home
 from tidyberg.execute.spark.private import active_context
-from tidyberg.execute.spark.run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
+from tidyberg.execute.spark.run import (
+    ConnectHandle,
+    Handle,
+    LocalHandle,
+    SessionHandle,
+    SparkRun,
+    TasksJob,
+    split_into_jobs,
+)
 from tidyberg.execute.spark.session import (
     engine_launch,
     forget,
@@ -29,9 +46,12 @@ from tidyberg.execute.spark.session import (
     stop_classic,
 )
 from tidyberg.execute.spark.shipping import write_archive
+from tidyberg.execute.spark.shuffle import SparkShuffle
 from tidyberg.model.options import Resources
+from tidyberg.model.shuffle import ShuffleJob
 from tidyberg.storage.access import StorageAccess
 
+_SHUFFLES_AT_ONCE = 4  # one shuffle often leaves cores idle at the end of its stages
 _LOST_ATTEMPTS = 4  # attempts that do not count as failures: speculation, lost executors
 
 
@@ -164,9 +184,34 @@ class SparkEngine:
         handle = self._handle()
         tasks = use_idle_cores(tasks, self._cores if max_parallelism is None else None, self._cores_of_executor())
         threads, jobs = split_into_jobs(tasks, self._cores, max_parallelism)
-        run = SparkRun(handle, jobs, storage, self.attempts, cancel)
-        yield from run.results(threads, len(tasks))
+        tasks_jobs = [TasksJob(handle, partitions, storage, self.attempts) for partitions in jobs]
+        yield from SparkRun(handle, tasks_jobs, cancel).results(threads, len(tasks))
         self._has_run = True
+
+    def shuffle(
+        self,
+        jobs: Sequence[ShuffleJob],
+        storage: StorageAccess,
+        *,
+        cancel: CancelToken,
+        max_parallelism: int | None = None,
+    ) -> ShuffleResults:
+        cancel.raise_if_cancelled()
+        if not jobs:
+            return
+        self.start()
+        if self._is_own_local:  # its workers share the disk of this machine
+
+            def run(tasks: Sequence[AnyTask]) -> Results:
+                return self.run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism)
+
+            yield from shuffle_through_scratch(jobs, run, self._conf.get("spark.local.dir", "").split(",")[0] or None)
+            return
+        handle = self._handle()
+        assert isinstance(handle, SessionHandle)
+        shuffles = [SparkShuffle(handle, job, storage, max_parallelism) for job in jobs]
+        threads = 1 if max_parallelism is not None else min(len(jobs), _SHUFFLES_AT_ONCE)
+        yield from SparkRun(handle, shuffles, cancel).results(threads, len(jobs))
 
     def _start(self) -> Any:
         if self._connect is not None:

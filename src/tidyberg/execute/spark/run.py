@@ -5,13 +5,13 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidyberg.errors import Cancelled, EngineError, TidybergError
-from tidyberg.execute.engine import AnyTask, CancelToken, Results, error_of
+from tidyberg.execute.engine import AnyTask, CancelToken, error_of
 from tidyberg.execute.spark.session import first_line
 from tidyberg.execute.spark.worker import (
     OUTCOME_SCHEMA,
@@ -58,6 +58,14 @@ class SessionHandle:
         rows = numbers.mapInArrow(in_batches(work), OUTCOME_SCHEMA).collect()
         return [unpack_outcome(bytes(row[0])) for row in rows]
 
+    def shuffle(self, map_tasks: int, maps: Any, reduce_tasks: int, reduces: Any, schema: str) -> list[Any]:
+        """Run a Spark job with a shuffle and return its rows. The first column of `schema` is the partition."""
+        from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+        numbers = self._session.range(0, map_tasks, 1, map_tasks)
+        sent = numbers.mapInArrow(maps, schema).repartitionById(reduce_tasks, F.col(schema.split()[0]))
+        return list(sent.mapInArrow(reduces, schema).collect())
+
     def interrupt(self) -> None:
         self._session.interruptAll()
 
@@ -72,6 +80,10 @@ class ConnectHandle(SessionHandle):
     def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
         self._session.addTag(self._tag)
         return super().collect(work, partitions)
+
+    def shuffle(self, map_tasks: int, maps: Any, reduce_tasks: int, reduces: Any, schema: str) -> list[Any]:
+        self._session.addTag(self._tag)
+        return super().shuffle(map_tasks, maps, reduce_tasks, reduces, schema)
 
     def interrupt(self) -> None:
         self._session.interruptTag(self._tag)
@@ -143,40 +155,55 @@ def _work(task: AnyTask) -> int:
     return sum(file.bytes_taken + _OPENING for file in task.inputs)
 
 
-@dataclass(frozen=True)
-class _Failed:
-    """A Spark job that ended with an error, and its tasks."""
+class SparkJob(Protocol):
+    """Work that is submitted to Spark at once."""
 
-    error: BaseException
+    @property
+    def files(self) -> list[str]:
+        """The files that it reads, for messages."""
+
+    def collect(self) -> list[TaskOutcome]: ...
+
+
+@dataclass(frozen=True)
+class TasksJob:
+    """A Spark job that runs tasks, without a shuffle."""
+
+    handle: Handle
     partitions: list[Partition]
+    storage: StorageAccess
+    attempts: int
 
     @property
     def files(self) -> list[str]:
         return [file.path for partition in self.partitions for _, task in partition for file in task.inputs]
 
+    def collect(self) -> list[TaskOutcome]:
+        work = make_worker(self.partitions, self.storage, self.attempts)
+        return self.handle.collect(work, len(self.partitions))
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A Spark job that ended with an error."""
+
+    error: BaseException
+    job: SparkJob
+
 
 class SparkRun:
-    """One call of `run`: threads submit Spark jobs, and the caller's thread yields what they report."""
+    """One call of `run` or `shuffle`: threads submit Spark jobs, and the caller's thread yields what they report."""
 
-    def __init__(
-        self,
-        handle: Handle,
-        jobs: list[list[Partition]],
-        storage: StorageAccess,
-        attempts: int,
-        cancel: CancelToken,
-    ) -> None:
+    def __init__(self, handle: Handle, jobs: Sequence[SparkJob], cancel: CancelToken) -> None:
         self._handle = handle
-        self._storage = storage
-        self._attempts = attempts
         self._cancel = cancel
         self._stopping = threading.Event()
-        self._waiting: queue.SimpleQueue[list[Partition]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[SparkJob] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[list[TaskOutcome] | _Failed] = queue.SimpleQueue()
         for job in jobs:
             self._waiting.put(job)
 
-    def results(self, threads: int, tasks: int) -> Results:
+    def results(self, threads: int, tasks: int) -> Generator[Any, None, None]:
         """Whatever ends the generator before its last result, an error or `close`, interrupts the Spark jobs."""
         workers = [
             threading.Thread(
@@ -197,17 +224,16 @@ class SparkRun:
     def _submit(self) -> None:
         while not self._stopping.is_set():
             try:
-                partitions = self._waiting.get_nowait()
+                job = self._waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                work = make_worker(partitions, self._storage, self._attempts)
-                self._done.put(self._handle.collect(work, len(partitions)))
+                self._done.put(job.collect())
             except BaseException as error:  # noqa: BLE001 - whatever it was, the caller's thread raises it
-                self._done.put(_Failed(error, partitions))
+                self._done.put(_Failed(error, job))
                 return
 
-    def _gathered(self, tasks: int) -> Results:
+    def _gathered(self, tasks: int) -> Generator[Any, None, None]:
         count = 0
         while count < tasks:
             self._cancel.raise_if_cancelled()
@@ -218,7 +244,7 @@ class SparkRun:
             # The exception for a cancelled job depends on the mode of Spark, so check our own flag.
             self._cancel.raise_if_cancelled()
             if isinstance(outcomes, _Failed):
-                raise error_from_spark(outcomes.error, outcomes.files) from outcomes.error
+                raise error_from_spark(outcomes.error, outcomes.job.files) from outcomes.error
             for outcome in outcomes:
                 if outcome.failure is not None:
                     raise error_of(outcome.failure) from outcome.failure

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidyberg.errors import BadInput
-from tidyberg.execute.engine import AnyTask, CancelToken, Engine, Results
+from tidyberg.execute.engine import AnyTask, CancelToken, Engine, Results, ShuffleResults
 from tidyberg.execute.spark.engine import SparkEngine
 from tidyberg.model.options import Resources
+from tidyberg.model.shuffle import ShuffleJob
 from tidyberg.storage.access import StorageAccess
 
 
@@ -127,6 +128,16 @@ class _Borrowed:
         max_parallelism: int | None = None,
     ) -> Results:
         return self._engine.run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism)
+
+    def shuffle(
+        self,
+        jobs: Sequence[ShuffleJob],
+        storage: StorageAccess,
+        *,
+        cancel: CancelToken,
+        max_parallelism: int | None = None,
+    ) -> ShuffleResults:
+        return self._engine.shuffle(jobs, storage, cancel=cancel, max_parallelism=max_parallelism)
 
     def close(self) -> None:
         give_back, self._give_back = self._give_back, None

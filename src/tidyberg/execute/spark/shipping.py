@@ -15,6 +15,7 @@ _FILES = (
     "varints.py",
     "model/__init__.py",
     "model/manifest.py",
+    "model/shuffle.py",
     "model/sort_key.py",
     "model/task.py",
     "execute/__init__.py",

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidyberg.execute.engine import AnyResult, AnyTask
 from tidyberg.failures import KernelFailure
+from tidyberg.model.shuffle import ShuffleResult
 from tidyberg.storage.access import StorageAccess
 
 OUTCOME_SCHEMA = "outcome binary"
@@ -20,7 +21,7 @@ class TaskOutcome:
     """The result or the failure of one task on an executor."""
 
     position: int
-    result: AnyResult | None
+    result: AnyResult | ShuffleResult | None
     failure: KernelFailure | None
 
 

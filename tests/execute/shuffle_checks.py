@@ -1,0 +1,78 @@
+"""Checks of shuffles that must hold on every engine."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.builders.shuffles import Trouble, expected_results, numbered_job
+from tests.builders.tasks import STORAGE
+from tidyberg.errors import Cancelled, DamagedFile, StorageError, Unsupported
+from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.model.shuffle import MAX_CHUNK_BYTES, ShuffleJob, ShuffleResult
+
+
+def shuffled(engine: Engine, *jobs: ShuffleJob, max_parallelism: int | None = None) -> dict[int, ShuffleResult]:
+    results = engine.shuffle(jobs, STORAGE, cancel=CancelToken(), max_parallelism=max_parallelism)
+    return {result.group_id: result for result in results}
+
+
+def check_every_chunk_arrives_once(engine: Engine) -> None:
+    """With an empty partition, a skewed one, and fewer tasks at once than partitions."""
+    one, other = numbered_job(), numbered_job(3, 3, 200, 8, size=1_000, skew=20)
+    for most in (None, 2):
+        found = shuffled(engine, one, other, max_parallelism=most)
+        assert list(found[7].results) == expected_results(one)
+        assert list(found[8].results) == expected_results(other)
+        assert found[7].results[-1] == ([], [], {})
+        assert len(found[8].results[0][0]) > 15 * len(found[8].results[1][0]) > 0
+        assert [report[:20] for report in found[7].reports] == [f"map {n} sent 30 chunks"[:20] for n in range(4)]
+
+
+def check_a_failed_attempt_is_not_seen(engine: Engine, directory: Path, kinds: tuple[str, ...]) -> None:
+    """The second map task fails after half of its chunks, and so does a reduce task after it has read its chunks."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for kind in kinds:
+        sent, read = directory / f"{kind}-sent", directory / f"{kind}-read"
+        job = numbered_job(trouble=Trouble(kind, str(sent)), reduce_trouble=Trouble(kind, str(read)))
+        (result,) = shuffled(engine, job).values()
+        assert sent.exists()
+        assert read.exists()
+        assert list(result.results) == expected_results(job)
+
+
+def check_failures(engine: Engine) -> None:
+    for trouble, error in ((Trouble("damaged"), DamagedFile), (Trouble("storage"), StorageError)):
+        for job in (numbered_job(trouble=trouble), numbered_job(reduce_trouble=trouble)):
+            with pytest.raises(error, match="trouble in the middle") as raised:
+                shuffled(engine, job)
+            assert "Traceback" not in str(raised.value)
+    with pytest.raises(Unsupported, match="cannot be shuffled; the limit is 33,554,432"):
+        shuffled(engine, numbered_job(1, 2, 1, size=MAX_CHUNK_BYTES + 1))
+    (result,) = shuffled(engine, large := numbered_job(1, 2, 1, size=MAX_CHUNK_BYTES)).values()
+    assert list(result.results) == expected_results(large)
+
+
+def check_cancel(engine: Engine, directory: Path, *, soon: float = 15.0) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, job in (
+        ("map", numbered_job(trouble=Trouble("wait", str(directory / "map")))),
+        ("reduce", numbered_job(reduce_trouble=Trouble("wait", str(directory / "reduce")))),
+    ):
+        cancel, begun = CancelToken(), directory / name
+
+        def cancel_when_begun(begun: Path = begun, cancel: CancelToken = cancel) -> None:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and not begun.exists():
+                time.sleep(0.05)
+            cancel.cancel()
+
+        watcher = threading.Thread(target=cancel_when_begun)
+        watcher.start()
+        with pytest.raises(Cancelled):
+            list(engine.shuffle([job], STORAGE, cancel=cancel))
+        watcher.join()
+        assert begun.exists()
+        assert time.time() - begun.stat().st_mtime < soon
+    check_every_chunk_arrives_once(engine)
