@@ -107,8 +107,9 @@ class Joined:
         *,
         parts: int = 3,
         memory_bytes: int = 1 << 20,
+        batch_rows: int = 4096,
     ) -> None:
-        columns = KeyColumns(bytes(schema.serialize()), batch_rows=7)
+        columns = KeyColumns(bytes(schema.serialize()), batch_rows=batch_rows)
         place = ScratchPlace("job", 0, str(directory))
         words, bits = filter_shape(sum(file.records for file in deletes))
         latest = max(file.sequence_number for file in deletes)
@@ -153,7 +154,7 @@ def test_a_join_finds_exactly_the_rows_that_a_later_delete_has(
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         files = write(directory, "delete", types, deletes), write(directory, "data", types, data)
-        joined = Joined(directory, schema_of(types), *files, memory_bytes=memory_bytes)
+        joined = Joined(directory, schema_of(types), *files, memory_bytes=memory_bytes, batch_rows=7)
         assert joined.positions() == expected(deletes, data)
 
 

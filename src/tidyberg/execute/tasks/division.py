@@ -19,11 +19,11 @@ def _parts(task: Task) -> Iterator[Task]:
     for part in range(task.parts):
         before, after = (task.outputs * number // task.parts for number in (part, part + 1))
         begin, end = (size * outputs // task.outputs for outputs in (before, after))
-        inputs = tuple(_between(task.inputs, begin, end, task.target_bytes // _SLACK))
+        inputs = tuple(between(task.inputs, begin, end, task.target_bytes // _SLACK))
         yield replace(task, part=part, inputs=inputs, outputs=after - before)
 
 
-def _between(files: Sequence[TaskInput], begin: int, end: int, slack: int) -> Iterator[TaskInput]:
+def between(files: Sequence[TaskInput], begin: int, end: int, slack: int) -> Iterator[TaskInput]:
     """Return the inputs between two positions in the concatenation of all files."""
     first = 0
     for file in files:

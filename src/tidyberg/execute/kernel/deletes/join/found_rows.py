@@ -42,9 +42,9 @@ class FoundRowsWriter:
         begin = 0
         for chunk in paths.chunks:
             names = chunk.dictionary.to_pylist()
-            numbers = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], np.int32)
             for start in range(0, len(chunk), _MOST_ROWS):
                 part = chunk.indices.slice(start, _MOST_ROWS)
+                numbers = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], np.int32)
                 self._files.append(numbers[np.asarray(part)])
                 self._positions.append(positions[begin : begin + len(part)])
                 begin += len(part)
