@@ -106,7 +106,7 @@ class _Join:
             self._writer.add(paths.take(pa.array(found)), positions[found])
 
     def _newest(self, tables: Iterable[pa.Table], *, stops: bool) -> pa.Table | None:
-        """Returns each deleted key once. None: there are too many, so the part must be divided."""
+        """Returns the deleted keys, each once if they are many. None: the part must be divided."""
         some: list[pa.Table] = []
         size = 0
         for table in tables:
@@ -119,7 +119,7 @@ class _Join:
                 # Half of the memory must become free each time. Otherwise every further table would be grouped again.
                 if stops and 2 * size > self._memory_bytes:
                     return None
-        return newest_only(pa.concat_tables(some)) if some else pa.table({})
+        return pa.concat_tables(some) if some else pa.table({})
 
     def _divide(self, tables: Iterable[pa.Table], spools: "list[_Spool]", level: int) -> None:
         for table in tables:

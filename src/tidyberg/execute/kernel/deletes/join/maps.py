@@ -53,7 +53,7 @@ class KeyMap:
         return (*self.deletes, *self.rows)
 
     def chunks(self, attempt: ShuffleAttempt) -> Generator[Chunk, None, KeyMapReport]:
-        run = _Run(self, KeyReader(self.columns, attempt.storage, attempt.should_stop))
+        run = _KeySender(self, KeyReader(self.columns, attempt.storage, attempt.should_stop))
         for delete in self.deletes:
             yield from run.deletes_of(delete)
         yield from run.deletes.flush()
@@ -65,7 +65,7 @@ class KeyMap:
         return KeyMapReport(run.keys_read, run.keys_sent, run.rows_read, run.rows_sent, peak_rss_bytes())
 
 
-class _Run:
+class _KeySender:
     def __init__(self, task: KeyMap, reader: KeyReader) -> None:
         self.keys_read = self.keys_sent = self.rows_read = self.rows_sent = 0
         self.deletes = Divider(task.parts, DELETES)
