@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders.memory_shuffles import run_in_memory
 from tests.builders.tasks import field
+from tests.joining.in_memory import run_in_memory
 from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader
 from tidyberg.execute.kernel.deletes.join import found_rows, key_filter, key_ranges
 from tidyberg.execute.kernel.deletes.join.joining import KeyJoin
