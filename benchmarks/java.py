@@ -74,6 +74,17 @@ def rewrite_data_files(session: Any, table: str, target_bytes: int) -> None:
     assert row["rewritten_data_files_count"] > 0, row
 
 
+def sort_data_files(session: Any, table: str, target_bytes: int, kind: str, columns: str) -> None:
+    """Sorts by columns (`sort`), or along a curve of this name."""
+    options = f"map('rewrite-all', 'true', 'target-file-size-bytes', '{target_bytes}')"
+    order = f"{columns} ASC NULLS FIRST" if kind == "sort" else f"{kind}({columns})"
+    (row,) = session.sql(
+        f"CALL lab.system.rewrite_data_files(table => '{table}', strategy => 'sort', sort_order => '{order}', "
+        f"options => {options})"
+    ).collect()
+    assert row["rewritten_data_files_count"] > 0, row
+
+
 def append_files(session: Any, table: str, rows: Path) -> None:
     """Makes one commit with a data file for each file of rows, with the table's settings."""
     session.conf.set("spark.sql.files.openCostInBytes", session.conf.get("spark.sql.files.maxPartitionBytes"))

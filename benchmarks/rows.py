@@ -41,6 +41,14 @@ def events(number: int, count: int) -> pa.Table:
     )
 
 
+def skewed(number: int, count: int) -> pa.Table:
+    """Events of which half belong to one user."""
+    rows = events(number, count)
+    is_heavy = np.random.default_rng(number + 1_000_000).random(count) < 0.5
+    users = np.where(is_heavy, 2_345_678, rows["user_id"].to_numpy())
+    return rows.set_column(rows.schema.get_field_index("user_id"), "user_id", pa.array(users))
+
+
 def wide(number: int, count: int) -> pa.Table:
     """Two hundred columns: measurements, small numbers, keys and short texts."""
     random = np.random.default_rng(number)
@@ -107,7 +115,7 @@ def texts(number: int, count: int) -> pa.Table:
     )
 
 
-KINDS: dict[str, Rows] = {"events": events, "wide": wide, "nested": nested, "texts": texts}
+KINDS: dict[str, Rows] = {"events": events, "skewed": skewed, "wide": wide, "nested": nested, "texts": texts}
 
 
 def _times(microseconds: npt.NDArray[np.int64]) -> pa.Array:

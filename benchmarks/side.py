@@ -88,6 +88,62 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
     return rewrite
 
 
+def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
+    """Runs tidyberg: sorts all rows of the table. The mode is the kind of order, its columns and further settings."""
+    from tidyberg.control.control import Control
+    from tidyberg.execute.spark.engine import SparkEngine
+    from tidyberg.execute.spark.session import session_of
+    from tidyberg.model.options import PlanOptions
+    from tidyberg.model.table import TableRef
+    from tidyberg.record.process import is_alive
+    from tidyberg.record.sqlite import SqliteStore
+    from tidyberg.testing import Warehouse
+
+    kind, columns, *words = order.mode.split()
+    settings = dict(word.split("=") for word in words)
+    warehouse = Warehouse(order.directory, properties=order.properties)
+    engine = SparkEngine(
+        f"local[{order.threads}]",
+        conf={"spark.local.dir": str(scratch), **limited_workers(settings.get("memory"), order.threads)},
+    )
+    if "session" in settings:  # an engine on somebody's session uses Spark's shuffle
+        engine.start()
+        engine = SparkEngine(session=session_of(engine._spark))
+    control = Control(
+        lambda _: warehouse.catalog,
+        lambda: engine,
+        SqliteStore(scratch / "jobs.db", is_alive),
+    )
+
+    def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
+        options = PlanOptions(target_file_size=target_bytes, force=True, **{kind: columns})  # type: ignore[arg-type]
+        result = control.compact(TableRef.parse(table, warehouse.name), options)
+        assert result.outcome == "committed", result
+        return {"groups": len(result.plan.groups)}
+
+    return rewrite
+
+
+def limited_workers(gigabytes: str | None, threads: int) -> dict[str, str]:
+    """Python workers that ask for more address space than this get none, and fail. Spark divides it among threads."""
+    if gigabytes is None:
+        return {}
+    return {"spark.executor.pyspark.memory": f"{round(float(gigabytes) * 1024) * threads}m"}
+
+
+def java_sort_side(order: Order, scratch: Path) -> Rewrite:
+    from benchmarks.java import open_session, sort_data_files
+
+    session = open_session(Path(order.directory), order.threads, scratch)
+    kind, columns, *_ = order.mode.split()
+
+    def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
+        sort_data_files(session, table, target_bytes, kind, columns)
+        return {}
+
+    return rewrite
+
+
 def java_side(order: Order, scratch: Path) -> Rewrite:
     """Runs Iceberg's own action on Spark, which plans, rewrites and commits in one call."""
     from benchmarks.java import open_session, rewrite_data_files
@@ -146,6 +202,8 @@ SIDES: dict[str, Side] = {
     "tidyberg": tidyberg_side,
     ON_S3: tidyberg_side,
     "java": java_side,
+    "tidyberg-sort": tidyberg_sort_side,
+    "java-sort": java_sort_side,
     "duckdb": duckdb_side,
     "cp": cp_side,
 }

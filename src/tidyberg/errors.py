@@ -83,6 +83,12 @@ class BadPredicate(BadInput):
     code = "bad-predicate"
 
 
+class BadSortOrder(BadInput):
+    """The order or curve that a rewrite should follow does not fit the table."""
+
+    code = "bad-sort-order"
+
+
 class BadQuery(BadInput):
     """The SQL of a query is wrong, or it does what a query may not do."""
 

@@ -33,13 +33,15 @@ from tidyberg.model.inventory import (
     PartitionStatistics,
 )
 from tidyberg.model.manifest import ManifestInfo
-from tidyberg.model.options import PlanOptions
+from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import FULL_TARGET, Plan
 from tidyberg.model.sizes import MB
 from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
 from tidyberg.model.task import output_name
 from tidyberg.planning.decide import make_plan
 
+# Those that need nothing but sizes and deletes. A sort needs an order: tests/builders/key_bounds.py.
+UNORDERED = [strategy for strategy in Strategy if strategy is not Strategy.SORT]
 HOUR = 3_600_000
 NOW = 1_794_528_000_000  # 2026-11-13 00:00 UTC
 TODAY = 20_770  # that day, counted from 1970-01-01

@@ -14,6 +14,7 @@ from pyiceberg.table import StaticTable, Table
 from tests.builders.events_table import REF
 from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
 from tests.builders.random_manifests import NOW, PATH_COLUMN, SNAPSHOTS, UNPARTITIONED, random_table
+from tests.builders.scenes import UNORDERED
 from tidyberg.control import remote_manifests
 from tidyberg.control.remote_manifests import counting_rule, reading_on
 from tidyberg.execute.inline import InlineEngine
@@ -32,7 +33,7 @@ from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table
 
 def random_options(random: Random) -> PlanOptions:
     return PlanOptions(
-        strategy=random.choice(list(Strategy)),
+        strategy=random.choice(UNORDERED),
         where=random.choice((None, None, "region = 'r1'", "id >= 2", "region is null")),
         force=random.random() < 0.3,
         rewrite_to_current_spec=random.random() < 0.3,

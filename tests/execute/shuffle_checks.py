@@ -2,15 +2,24 @@
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType, NestedField
 
 from tests.builders.shuffles import Trouble, expected_results, numbered_job
-from tests.builders.tasks import STORAGE
+from tests.builders.sorted_plans import shuffle_small_groups
+from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
+from tidyberg.control.sorted_groups import SortedGroups
 from tidyberg.errors import Cancelled, DamagedFile, StorageError, Unsupported
 from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.model.options import PlanOptions
 from tidyberg.model.shuffle import MAX_CHUNK_BYTES, ShuffleJob, ShuffleResult
+from tidyberg.model.sort_key import SortField, SortKey
 
 
 def shuffled(engine: Engine, *jobs: ShuffleJob, max_parallelism: int | None = None) -> dict[int, ShuffleResult]:
@@ -52,6 +61,21 @@ def check_failures(engine: Engine) -> None:
         shuffled(engine, numbered_job(1, 2, 1, size=MAX_CHUNK_BYTES + 1))
     (result,) = shuffled(engine, large := numbered_job(1, 2, 1, size=MAX_CHUNK_BYTES)).values()
     assert list(result.results) == expected_results(large)
+
+
+def check_sort(engine: Engine, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is larger than memory is sorted: all rows are there, in and among the outputs."""
+    shuffle_small_groups(monkeypatch)
+    files = number_files(directory / "in", 6, 4_000)
+    key = SortKey((SortField(1, "bucket[7]"), SortField(1, descending=True)))
+    task = make_task(files, NUMBERS, directory / "out", outputs=3, checksum=True, mode="sort", sort_key=key)
+    groups = SortedGroups([replace(task, parts=3)], Schema(NestedField(1, "id", LongType())), PlanOptions())
+    (result,) = groups.run(engine, STORAGE, CancelToken())
+    assert (result.rows_read, result.rows_written, len(result.outputs)) == (24_000, 24_000, 3)
+    parts = [pq.read_table(output.path)["id"].to_pylist() for output in result.outputs]
+    bucket = BucketTransform(num_buckets=7).transform(LongType())  # type: ignore[no-untyped-call]
+    assert [n for part in parts for n in part] == sorted(range(24_000), key=lambda number: (bucket(number), -number))
+    assert all(abs(len(part) - 8_000) < 400 for part in parts)
 
 
 def check_cancel(engine: Engine, directory: Path, *, soon: float = 15.0) -> None:

@@ -15,6 +15,7 @@ from tests.execute.shuffle_checks import (
     check_a_failed_attempt_is_not_seen,
     check_every_chunk_arrives_once,
     check_failures,
+    check_sort,
     shuffled,
 )
 from tidyberg.errors import Cancelled, StorageError
@@ -34,6 +35,12 @@ def _scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_chunk_arrives_once(scratch: Path) -> None:
     check_every_chunk_arrives_once(InlineEngine())
+    assert not list(scratch.iterdir())
+
+
+def test_a_large_group_is_sorted(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_sort(InlineEngine(), tmp_path, monkeypatch)
+    check_sort(InlineEngine(task_memory_bytes=64 * 1024), tmp_path / "little memory", monkeypatch)
     assert not list(scratch.iterdir())
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.execute.servers import FAST_START, REPOSITORY, bare_python, connect_server, standalone_cluster
-from tests.execute.shuffle_checks import check_a_failed_attempt_is_not_seen, check_every_chunk_arrives_once
+from tests.execute.shuffle_checks import check_a_failed_attempt_is_not_seen, check_every_chunk_arrives_once, check_sort
 from tests.execute.shuffle_checks import check_cancel as check_cancelled_shuffle
-from tests.execute.shuffle_checks import check_failures as check_failed_shuffles
 from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
@@ -115,8 +114,8 @@ def test_a_shuffle_does_not_see_attempts_that_failed_or_were_killed(engine: Spar
     check_a_failed_attempt_is_not_seen(engine, tmp_path, ("storage", "kill"))
 
 
-def test_failures_in_a_shuffle_are_reported(engine: SparkEngine) -> None:
-    check_failed_shuffles(engine)
+def test_a_large_group_is_sorted(engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_sort(engine, tmp_path, monkeypatch)
 
 
 def test_a_shuffle_can_be_cancelled(engine: SparkEngine, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.execute.shuffle_checks import (
     check_cancel,
     check_every_chunk_arrives_once,
     check_failures,
+    check_sort,
 )
 from tidyberg.execute.spark.engine import SparkEngine
 from tidyberg.execute.spark.session import session_of
@@ -58,6 +59,10 @@ def left(scratch: Path) -> list[Path]:
 def test_every_chunk_arrives_once(engine: SparkEngine, scratch: Path) -> None:
     check_every_chunk_arrives_once(engine)
     assert not left(scratch)
+
+
+def test_a_large_group_is_sorted(engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_sort(engine, tmp_path, monkeypatch)
 
 
 def test_attempts_that_failed_or_were_killed_are_not_seen(engine: SparkEngine, tmp_path: Path, scratch: Path) -> None:

@@ -160,3 +160,40 @@ def test_parquet_overrides_add_up() -> None:
     settings = {"compaction": {"parquet": {"compression-codec": "zstd", "compression-level": 3}}}
     options = resolve(settings, {"parquet": {"compression-level": "9"}})
     assert options.parquet == {"compression-codec": "zstd", "compression-level": "9"}
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"sort": "a desc"}, "sort", "a desc"),
+        ({"sort": True}, "sort", "table"),
+        ({"sort_columns": ["a", "b desc"]}, "sort", "a, b desc"),
+        ({"sort-order": "a"}, "sort", "a"),
+        ({"strategy": "sort"}, "sort", "table"),
+        ({"zorder": ["a", "b"]}, "zorder", "a, b"),
+        ({"hilbert": "a,b"}, "hilbert", "a,b"),
+    ],
+)
+def test_an_order_may_be_a_text_a_list_or_the_tables_own(given: dict[str, Any], name: str, value: str) -> None:
+    options = resolve({}, given)
+    assert getattr(options, name) == value
+    assert options.strategy is Strategy.SORT
+
+
+def test_the_narrowest_layer_with_a_strategy_or_an_order_decides_about_both() -> None:
+    settings = {"compaction": {"sort": "a"}, "tables": [{"name": "events", "options": {"zorder": "a,b"}}]}
+    assert resolve(settings).zorder == "a,b"
+    assert resolve(settings).sort is None
+    assert resolve(settings, {"sort": "c"}).zorder is None
+    full = resolve(settings, {"strategy": "full"})
+    assert (full.strategy, full.sort, full.zorder) == (Strategy.FULL, None, None)
+    assert resolve({"compaction": {"strategy": "full"}}, {"sort": "a"}).strategy is Strategy.SORT
+    off = {"compaction": {"strategies": {"small_files": {"enabled": False}}}}
+    assert resolve(off, {"sort": "a"}).strategy is Strategy.SORT
+    for nothing in ({"sort": False}, {"sort_columns": []}):
+        assert resolve({}, nothing).strategy is Strategy.AUTO
+
+
+def test_orders_of_one_layer_exclude_each_other() -> None:
+    with pytest.raises(BadInput, match="exclude each other"):
+        resolve({}, {"sort": "a", "zorder": "a,b"})

@@ -25,7 +25,7 @@ _COMPACT: JsonDict = {
     "strategy": "small_files",
     "options": {"target_file_size": "1GB", "max_cost": 10.0, "partition_filter": "date = '2024-01-01'"},
 }
-_STRATEGY = "small_files, delete_files, deletes_only, time_series, full or auto."
+_STRATEGY = "small_files, delete_files, deletes_only, time_series, full, sort or auto."
 
 
 class TableRequest(RequestModel):

@@ -1,6 +1,6 @@
 """Builds Arrow arrays from the positions that `walk.py` recorded, a whole column at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -99,19 +99,48 @@ def list_lengths(fields: Fields, name: str) -> pa.Array:
 
 def bytes_under_key(fields: Fields, name: str, key: int, kind: pa.DataType) -> pa.Array:
     """Returns the value for one key of each map from numbers to bytes, or null where there is none."""
+    return bytes_under_keys(fields, name, (key,), kind)[key]
+
+
+def bytes_under_keys(fields: Fields, name: str, keys: Collection[int], kind: pa.DataType) -> dict[int, pa.Array]:
+    """Returns the values for some keys of each map from numbers to bytes."""
+    buffer = fields.buffer
+    places = _under_keys(fields, name, keys, lambda at: buffer.skip_bytes(buffer.skip_varints(at)))
+    found = {}
+    for key, at in places.items():
+        rows = np.flatnonzero(at)
+        lengths, starts = buffer.read_length(at[rows])
+        found[key] = _spread(slices(buffer, starts, lengths, kind), rows, fields.rows)
+    return found
+
+
+def numbers_under_keys(fields: Fields, name: str, keys: Collection[int]) -> dict[int, pa.Array]:
+    """Returns the values for some keys of each map from numbers to numbers."""
+    buffer = fields.buffer
+    found = {}
+    for key, at in _under_keys(fields, name, keys, lambda at: buffer.skip_varints(at, 2)).items():
+        rows = np.flatnonzero(at)
+        found[key] = _spread(pa.array(buffer.read_varints(at[rows])), rows, fields.rows)
+    return found
+
+
+def _under_keys(
+    fields: Fields, name: str, keys: Collection[int], skip: Callable[[Positions], Positions]
+) -> dict[int, Positions]:
+    """Returns where the values of some keys begin in each map, or 0 where there is none."""
+    places = {key: np.zeros(fields.rows, np.int64) for key in keys}
     at = fields.positions.get(name)
     if at is None:
-        return pa.nulls(fields.rows, kind)
+        return places
     buffer = fields.buffer
     holders = np.flatnonzero(at)
-    found = np.zeros(fields.rows, np.int64)
-    for lanes, here in _items(buffer, at[holders], lambda at: buffer.skip_bytes(buffer.skip_varints(at))):
-        hits = np.flatnonzero(buffer.read_varints(here) == key)
-        if len(hits):
-            found[holders[lanes[hits]]] = buffer.skip_varints(here[hits])
-    rows = np.flatnonzero(found)
-    lengths, starts = buffer.read_length(found[rows])
-    return _spread(slices(buffer, starts, lengths, kind), rows, fields.rows)
+    for lanes, here in _items(buffer, at[holders], skip):
+        numbers = buffer.read_varints(here)
+        for key, place in places.items():
+            hits = np.flatnonzero(numbers == key)
+            if len(hits):
+                place[holders[lanes[hits]]] = buffer.skip_varints(here[hits])
+    return places
 
 
 def _items(

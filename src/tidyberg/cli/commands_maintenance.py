@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command()(orphans)
     app.command(name="metadata-files")(metadata_files)
     app.command()(storage)
+    app.command()(layout)
     app.command()(advise)
 
 
@@ -92,6 +93,31 @@ def expire(
     named = NamedTables(tuple(tables or ()), every=all_tables)
     status = expiry.expire(Session(common, engine), named, options, dry_run=dry_run, fail_fast=fail_fast)
     end_as(status, detailed_exitcode=detailed_exitcode)
+
+
+@takes(CommonFlags)
+def layout(
+    table: TableName,
+    common: CommonFlags,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="COLUMN", help="A column or a sort order; the table's order by default."),
+    ] = None,
+    branch: Annotated[str | None, typer.Option("--branch", help="Branch to look at; main by default.")] = None,
+    target_file_size: Annotated[
+        str | None, typer.Option("--target-file-size", help="Size of files after the sort, e.g. 512MB.")
+    ] = None,
+    max_overlap_depth: Annotated[
+        int | None, typer.Option("--max-overlap-depth", help="The most files that may overlap; 4 by default.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also write a picture.")] = None,
+) -> None:
+    """Show how files lie along a sort key, and what a sort would change. Changes nothing."""
+    from tidyberg.cli import layout as layouts
+    from tidyberg.cli.session import Session
+
+    asked = {"branch": branch, "target_file_size": target_file_size, "max_overlap_depth": max_overlap_depth}
+    layouts.layout(Session(common), table, by, asked, svg)
 
 
 @takes(CommonFlags)

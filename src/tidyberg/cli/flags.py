@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from tidyberg.errors import BadInput
-from tidyberg.model.options import RewriteMode, Strategy, VerifyMode
+from tidyberg.model.options import TABLE_ORDER, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.sizes import MB
 
 if TYPE_CHECKING:
@@ -65,6 +65,21 @@ class OptionFlags:
     where: Annotated[
         str | None,
         _option("--where", "--partition-filter", help='SQL, e.g. "day >= current_date - 7".', panel="Plan"),
+    ] = None
+    sort: Annotated[bool, _option("--sort", help="Sort rows by the table's sort order.", panel="Layout")] = False
+    sort_order: Annotated[
+        str | None,
+        _option("--sort-order", help='Sort by "a desc nulls last, bucket(16, id), day(ts)".', panel="Layout"),
+    ] = None
+    zorder: Annotated[
+        str | None, _option("--zorder", help="Cluster by columns on a z-order curve, e.g. a,b.", panel="Layout")
+    ] = None
+    hilbert: Annotated[
+        str | None, _option("--hilbert", help="Cluster by columns on a Hilbert curve, e.g. a,b.", panel="Layout")
+    ] = None
+    max_overlap_depth: Annotated[
+        int | None,
+        _option("--max-overlap-depth", help="Sort again what more files than this overlap; 4.", panel="Layout"),
     ] = None
     branch: Annotated[str | None, _option("--branch", help="Branch to compact; main by default.", panel="Plan")] = None
     force: Annotated[bool, _option("--force", help="Rewrite even if it is not worth it.", panel="Plan")] = False
@@ -143,6 +158,7 @@ class OptionFlags:
         for switch in ("force", "rewrite_to_current_spec", "ignore_wap_branches"):
             given[switch] = given[switch] or None
         given["parquet"] = pairs("--parquet", self.parquet) or None
+        given["sort"] = given.pop("sort_order") or (TABLE_ORDER if self.sort else None)
         for name in _SIZE_FLAGS:
             _refuse_forgotten_unit(name, given[name])
         return given

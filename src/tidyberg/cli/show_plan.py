@@ -11,7 +11,7 @@ from tidyberg.cli.formatting import ago, count, dollars, duration, partition_lab
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import THIS_PROCESS
 from tidyberg.model.left import LeftAlone, left_alone, outcome_without_commit
-from tidyberg.model.plan import Estimate, PartitionVerdict, Plan, Rewrite, Skip
+from tidyberg.model.plan import Estimate, LayoutForecast, PartitionVerdict, Plan, Rewrite, Skip
 
 SHOWN_PARTITIONS = 12
 TIDY_HEALTH = 80  # below this, a table is not called tidy
@@ -109,6 +109,8 @@ def _totals(plan: Plan) -> Text:
     words = f"{plural(files, 'file')} · {size(total)} · {plural(len(plan.partitions), 'partition')}"
     if files:
         words += f" · average {size(total / files)}, target {size(plan.target_file_size)}"
+    if plan.sort_order is not None:
+        words += f"\norder by {plan.sort_order}"
     if plan.resolved_where:
         words += f"\nwhere {plan.resolved_where}"
     return Text(words)
@@ -157,6 +159,8 @@ def _detail(partition: PartitionVerdict, modes: Mapping[int, str], widths: tuple
     inputs, outputs = widths
     used = sorted({modes.get(group, "") for group in verdict.groups} - {""})
     change = f"{count(verdict.files):>{inputs}} → {count(verdict.outputs):<{outputs}}"
+    if "sort" in used:
+        used.append(verdict.reason)
     return Text("  ".join([change, *used, dollars(verdict.dollars)]))
 
 
@@ -174,6 +178,8 @@ def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
         _modes(plan),
         _gain(estimate),
     ]
+    if plan.layout is not None:
+        lines.append(_layout(plan, plan.layout))
     if plan.full_rewrite is not None:
         lines.append(_full_rewrite(plan.full_rewrite))
     if plan.better_inline:
@@ -189,7 +195,7 @@ def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
 
 
 def _modes(plan: Plan) -> str:
-    done = {"copy": "copied", "encode": "encoded", "deletes": "of deletes merged"}
+    done = {"copy": "copied", "encode": "encoded", "deletes": "of deletes merged", "sort": "sorted"}
     words = [f"{plural(groups, 'group')} {done[mode]} ({why})" for (mode, why), groups in plan.modes.items()]
     return " · ".join(words)
 
@@ -203,6 +209,24 @@ def _full_rewrite(estimate: Estimate) -> str:
     if estimate.payback_scans is None:
         return words
     return f"{words}, and pay back after {plural(estimate.payback_scans, 'scan')}"
+
+
+def _layout(plan: Plan, layout: LayoutForecast) -> str:
+    """Returns what a sort buys, and after how many queries it has paid for itself."""
+    after, before = (_files(number) for number in (layout.lookup_files_after, layout.lookup_files_before))
+    words = (
+        f"sort by {plan.sort_order}: a lookup reads {after} instead of {before}, "
+        f"costs {dollars(plan.estimate.dollars + plan.estimate.storage_dollars)}"
+    )
+    if layout.payback_queries is None:
+        return f"{words}, and does not pay back by what queries skip"
+    queries = "query" if layout.payback_queries == 1 else "queries"
+    return f"{words}, pays back after {count(layout.payback_queries)} {queries}"
+
+
+def _files(number: float) -> str:
+    text = f"{number:,.0f}" if number >= 10 or number == round(number) else f"{number:.1f}"
+    return f"{text} file" if text == "1" else f"{text} files"
 
 
 def _gain(estimate: Estimate) -> str:

@@ -44,7 +44,8 @@ from tidyberg.commit.receipt import receipt
 from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.errors import GroupsConflict
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.plan import FULL_TARGET, DeleteFile
+from tidyberg.model.plan import FULL_TARGET, SORT_KEY, DeleteFile
+from tidyberg.model.sort_key import sort_key_text
 from tidyberg.model.task import WrittenFile
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 from tidyberg.storage.table_files import damaged
@@ -302,6 +303,7 @@ class Stager:
                 CHUNK: str(self.chunk),
                 PLAN_HASH: self.plan_hash,
                 **({} if self.full_target is None else {FULL_TARGET: str(self.full_target)}),
+                **_sort_property(rewritten),
                 **receipt(outputs),
             },
         )
@@ -339,3 +341,9 @@ def _partition_of(source: Manifest, member: Replaceable) -> bytes:
     partitions = {entry.partition for entry in source.entries if entry.path in wanted}
     assert len(partitions) == 1, "I9: the files of a group share one partition"
     return partitions.pop()
+
+
+def _sort_property(groups: Sequence[Replaceable]) -> dict[str, str]:
+    """Returns the order of the groups whose rows were sorted. All of them have the same."""
+    keys = {sort_key_text(member.group.sort_key) for member in groups if member.group.sort_key is not None}
+    return {SORT_KEY: min(keys)} if keys else {}

@@ -19,6 +19,7 @@ from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.job import Job, Stage
+from tidyberg.model.layout_report import LayoutReport
 from tidyberg.model.options import PlanOptions, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
@@ -46,6 +47,10 @@ class Control(MaintenanceCalls):
 
     def plan(self, ref: TableRef, options: PlanOptions) -> Plan:
         return self._planner.observe_and_plan(load_table(self.catalog(ref.catalog), ref), ref, options)
+
+    def layout(self, ref: TableRef, options: PlanOptions) -> LayoutReport:
+        """Says how files lie along the order in the options, and what a sort would change. Changes nothing."""
+        return self._planner.layout(load_table(self.catalog(ref.catalog), ref), ref, options)
 
     def compact(
         self,

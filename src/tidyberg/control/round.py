@@ -14,6 +14,7 @@ from tidyberg.control.context import JobContext, span_attributes
 from tidyberg.control.key_joins import KeyJoins
 from tidyberg.control.outcome import JobTotals
 from tidyberg.control.progress import RoundProgress
+from tidyberg.control.sorted_groups import SortedGroups
 from tidyberg.control.uncommitted_files import UncommittedFiles
 from tidyberg.errors import GroupsConflict, OutOfTime, StalePlan, TooManyOutputs
 from tidyberg.execute.engine import AnyResult, AnyTask, Engine, gathered
@@ -21,6 +22,7 @@ from tidyberg.execute.tasks.build import build_tasks, partitions_of
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.execute.tasks.division import divided
 from tidyberg.execute.tasks.key_joins import PlannedJoin, plan_joins
+from tidyberg.execute.tasks.range_sort import may_be_large, reduce_tasks
 from tidyberg.execute.tasks.renewal import RenewedAccess
 from tidyberg.execute.time_budget import current_budget
 from tidyberg.model.inventory import Inventory
@@ -114,6 +116,7 @@ class Round:
             nans=read_nans(table.io, inventory, self._files_to_copy()),
             after_death=self.planned.after_death,
         )
+        tasks = [replace(task, parts=reduce_tasks(task)) if may_be_large(task) else task for task in tasks]
         self._tasks = {task.group_id: task for task in tasks}
         to_run = [task for task in tasks if task.group_id not in self.planned.adopted]
         self._joins = plan_joins(to_run, partitions_of(groups, inventory), request.options.join_delete_size)
@@ -160,13 +163,16 @@ class Round:
         storage = self._access()
         options = self.context.request.options
         attributes = span_attributes([self._groups[task.group_id] for task in tasks])
-        joining = Joining(self._tasks, self.planned.inventory.pinned.schema)
+        schema = self.planned.inventory.pinned.schema
+        joining = Joining(self._tasks, schema)
         try:
             with self.context.services.tracer.span("execution", engine=engine.name, **attributes):
                 tasks = KeyJoins(self.context, self._joins).resolved(tasks, engine, storage)
                 self._tasks.update((task.group_id, task) for task in tasks)
+                large = SortedGroups([task for task in tasks if may_be_large(task)], schema, options)
+                others = [task for task in tasks if not may_be_large(task)]
                 run = engine.run(
-                    with_delete_contents(divided(tasks), storage, per_task=options.inline_delete_size),
+                    with_delete_contents(divided(others), storage, per_task=options.inline_delete_size),
                     storage,
                     cancel=self.context.cancel,
                     max_parallelism=options.max_parallelism,
@@ -177,6 +183,10 @@ class Round:
                         self._progress.trace(result)
                         if (whole := joining.take(result)) is not None:
                             self._take(whole)
+                with closing(large.run(engine, storage, self.context.cancel)) as groups:
+                    for whole in groups:
+                        self._progress.trace(whole)
+                        self._take(whole)
         except OutOfTime:
             if self._waiting:
                 self._commit_waiting()  # the tasks have stopped, and the reserve of the time budget is for this

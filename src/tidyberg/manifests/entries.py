@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.avro.container import AvroError, Container, blocks, decoding, open_container
-from tidyberg.avro.values import bytes_under_key, column, is_null, list_lengths
+from tidyberg.avro.values import (
+    bytes_under_key,
+    bytes_under_keys,
+    column,
+    is_null,
+    list_lengths,
+    numbers_under_keys,
+)
 from tidyberg.avro.walk import Fields, Wanted, walk
 
 # Field ids of a manifest entry, from the Iceberg specification. The names are columns of ENTRIES.
@@ -36,6 +43,8 @@ FIELD_IDS: Mapping[str, int] = {
     "content_size": 145,
     "lower_bounds": 125,
     "upper_bounds": 128,
+    "null_counts": 110,
+    "nan_counts": 137,
 }
 PARTITION_ID = 102
 DELETED = 2
@@ -63,8 +72,11 @@ ENTRIES = pa.schema(
 )
 _FIELDS = tuple((field_id, name) for name, field_id in FIELD_IDS.items())
 _BOUNDS = ("lower_bounds", "upper_bounds")
-_DELETES_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] != "split_offsets"), PARTITION_ID, "p")
-_DATA_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] not in _BOUNDS), PARTITION_ID, "p")
+_COUNTS = ("null_counts", "nan_counts")
+# The metrics of one column, by the name of the column in the result: `lower_7` is the lower bound of field 7.
+_METRICS = {"lower": "lower_bounds", "upper": "upper_bounds", "nulls": "null_counts", "nans": "nan_counts"}
+_DELETES_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] not in ("split_offsets", *_COUNTS)), PARTITION_ID, "p")
+_DATA_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] not in (*_BOUNDS, *_COUNTS)), PARTITION_ID, "p")
 _DELETE_PATH_COLUMN = 2147483546  # `file_path` of a position delete file
 _BATCH_BYTES = 48 * 1024 * 1024  # decompressed blocks to walk at once; larger batches are faster but take more memory
 
@@ -122,6 +134,11 @@ def joined(manifests: Sequence[ManifestEntries], names: Sequence[str]) -> pa.Tab
     return pa.concat_tables([source.select(names).slice(start, end - start) for source, start, end in pieces])
 
 
+def metric_names(field_id: int) -> tuple[str, ...]:
+    """Returns the names of the columns `only` that hold the bounds and counts of one field."""
+    return tuple(f"{metric}_{field_id}" for metric in _METRICS)
+
+
 def read_entries(
     files: Iterable[tuple[str, bytes, bool]], only: tuple[str, ...] | None = None
 ) -> Iterator[tuple[str, ManifestEntries]]:
@@ -129,7 +146,7 @@ def read_entries(
 
     Blocks of manifests with the same schema are decoded together, so thousands of small manifests cost little more
     than a large one. The order of the results can differ from the order of `files`. With `only`, the tables have just
-    these columns of ENTRIES, and no partitions. Raises ManifestError.
+    these columns of ENTRIES or of `metric_names`, and no partitions. Raises ManifestError.
     """
     waiting = _PendingManifests(only)
     for name, raw, deletes in files:
@@ -247,7 +264,30 @@ def _decode(key: _BatchKey, held: Sequence[tuple[str, int, bytes]]) -> Iterator[
 def _batch(key: _BatchKey, held: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
     fields = walk(key.schema_text, key.wanted, held)
     schema = key.table_schema
-    return pa.RecordBatch.from_arrays([_column(fields, field) for field in schema], schema=schema)
+    metrics = _metrics(fields, [name for name in schema.names if _is_metric(name)])
+    columns = [metrics[field.name] if field.name in metrics else _column(fields, field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_metric(name: str) -> bool:
+    metric, _, field_id = name.partition("_")
+    return metric in _METRICS and field_id.isdigit()
+
+
+def _metrics(fields: Fields, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Returns the metrics of single columns. Each map is walked once for all of them."""
+    found: dict[str, pa.Array] = {}
+    for metric, source in _METRICS.items():
+        ids = [int(name.partition("_")[2]) for name in names if name.startswith(f"{metric}_")]
+        if ids:
+            is_bound = source in _BOUNDS
+            values = (
+                bytes_under_keys(fields, source, ids, pa.binary())
+                if is_bound
+                else numbers_under_keys(fields, source, ids)
+            )
+            found |= {f"{metric}_{field_id}": values[field_id] for field_id in ids}
+    return found
 
 
 def _column(fields: Fields, field: pa.Field) -> pa.Array:
@@ -279,12 +319,17 @@ def _table_schema(columns: tuple[PartitionColumn, ...]) -> pa.Schema:
 
 @lru_cache(maxsize=16)
 def _schema_only(names: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([ENTRIES.field(name) for name in names])
+    return pa.schema([_metric_field(name) if _is_metric(name) else ENTRIES.field(name) for name in names])
+
+
+def _metric_field(name: str) -> pa.Field:
+    return pa.field(name, pa.binary() if name.startswith(("lower_", "upper_")) else pa.int64())
 
 
 @lru_cache(maxsize=16)
 def _wanted_only(names: tuple[str, ...]) -> Wanted:
-    return Wanted(tuple((FIELD_IDS[name], name) for name in names))
+    sources = [_METRICS[name.partition("_")[0]] if _is_metric(name) else name for name in names]
+    return Wanted(tuple((FIELD_IDS[name], name) for name in dict.fromkeys(sources)))
 
 
 @lru_cache(maxsize=256)

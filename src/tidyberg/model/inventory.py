@@ -88,6 +88,7 @@ class Inventory:
     data_files: pa.Table
     delete_files: pa.Table
     counted_files: pa.Table = field(default_factory=COUNTED_FILES.empty_table)
+    key_bounds: pa.Table | None = None  # of `observe/key_bounds.py`, one row per data file; None: they were not read
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ class Strategy(StrEnum):
     DELETES_ONLY = "deletes_only"
     TIME_SERIES = "time_series"
     FULL = "full"
+    SORT = "sort"
     AUTO = "auto"
 
     @classmethod
@@ -56,6 +57,7 @@ class VerifyMode(StrEnum):
             ) from None
 
 
+TABLE_ORDER = "table"  # this value of `sort` means the table's own sort order
 MOST_OUTPUT_FILES = 100_000
 MOST_RETENTION_HOURS = 876_600  # a hundred years
 
@@ -75,7 +77,9 @@ _AT_LEAST_ONE = (
     "small_file_threshold",
     "min_input_files",
     "copy_min_row_group_bytes",
+    "max_overlap_depth",
 )
+ORDERS = ("sort", "zorder", "hilbert")  # options that exclude each other
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,10 @@ class PlanOptions:
     join_delete_size: int = 256 * MB  # equality deletes that would take more memory are joined with the rows first
     max_file_count_per_partition: int = 100
     max_delete_ratio: float = 0.1  # also called fragment_ratio_threshold
+    sort: str | None = None  # "table", or an order such as "a desc, bucket(16, id)"; sets the strategy `sort`
+    zorder: str | None = None  # columns, as "a, b"
+    hilbert: str | None = None
+    max_overlap_depth: int = 4  # more files than this that hold the same range of the sort key are sorted again
     hot_window_seconds: int = 600  # the window in which `hot_commits` make a partition hot
     hot_commits: int = 2  # time_series and auto leave the newest files of a hot partition alone
     expire_snapshots: bool = False  # after the compaction, also if there was nothing to rewrite
@@ -124,6 +132,7 @@ class PlanOptions:
                 f"{format_size(self.min_target_file_size)}.",
                 hint="Give a larger one, such as 512MB. The setting limits.min_target_file_size is the minimum.",
             )
+        self._check_order()
         if self.max_cost is not None and self.max_cost < 0:
             raise BadInput(f"max_cost must not be negative, not {self.max_cost}.")
         hours = self.snapshot_retention_hours
@@ -131,6 +140,27 @@ class PlanOptions:
             raise BadInput(f"snapshot_retention_hours must be above 0 and at most {MOST_RETENTION_HOURS}, not {hours}.")
         if self.max_delete_ratio < 0:
             raise BadInput(f"max_delete_ratio must not be negative, not {self.max_delete_ratio}.")
+
+    def _check_order(self) -> None:
+        asked = [name for name in ORDERS if getattr(self, name) is not None]
+        if len(asked) > 1:
+            raise BadInput(
+                f"{' and '.join(asked)} exclude each other.", hint="Rows have one order: choose one of them."
+            )
+        if asked and self.strategy not in (Strategy.AUTO, Strategy.SORT):
+            raise BadInput(
+                f"{asked[0]} does not go with the strategy {self.strategy.value}, which keeps rows as they are.",
+                hint="Leave out the strategy, or choose sort.",
+            )
+        if asked and self.rewrite_to_current_spec:
+            raise BadInput(
+                f"{asked[0]} does not go with rewrite_to_current_spec.",
+                hint="Move the files first, and sort them with a second job.",
+            )
+        if asked:
+            object.__setattr__(self, "strategy", Strategy.SORT)
+        elif self.strategy is Strategy.SORT:
+            object.__setattr__(self, "sort", TABLE_ORDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +183,7 @@ class Calibration:
     seconds_per_file: float = 0.01
     output_ratio: float = 1.0  # bytes written per byte read, for encoded groups
     copy_bytes_per_core_second: float = 400 * MB
+    sort_bytes_per_core_second: float = 20 * MB  # no job teaches it: a sort reads, divides, sorts and encodes
 
 
 INLINE = "inline"  # the name of the inline engine's resources

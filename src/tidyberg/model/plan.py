@@ -13,9 +13,14 @@ PLAN_FORMAT = 7
 # In the summary of the snapshots of a finished full compaction: the target file size that it packed for.
 FULL_TARGET = "tidyberg.full-target-file-size"
 
+# In the summary of the snapshots of a plan that sorts: the key, as `sort_key_text` writes it. The format has no place
+# for a curve, nor for an order that is not the table's.
+SORT_KEY = "tidyberg.sort-key"
+
 # "copy" moves row groups as bytes under a new footer; "encode" decodes the rows and writes them again. "deletes" leaves
-# the rows where they are, and merges the deletes that apply to them.
-Mode = Literal["copy", "encode", "deletes"]
+# the rows where they are, and merges the deletes that apply to them. "sort" writes the rows in the order of a key, and
+# "merge" merges files that are in this order already.
+Mode = Literal["copy", "encode", "deletes", "sort", "merge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,25 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class LayoutForecast:
+    """How deep files overlap along a sort key, and what queries read before and after they are sorted.
+
+    A lookup asks for one value of a key column. A range asks for 1 % of the rows. Files are expected values.
+    """
+
+    max_depth: int  # the most files that hold rows of the same range of the key; of a curve: that a lookup may read
+    unknown_files: int  # files without bounds for the first column, which every query must read
+    lookup_files_before: float  # this is also the average depth
+    lookup_files_after: float
+    lookup_bytes_before: int
+    lookup_bytes_after: int
+    range_files_before: float
+    range_files_after: float
+    scratch_bytes: int = 0  # written and read again while rows are on their way to their outputs
+    payback_queries: int | None = None  # the lookups after which the rewrite has paid for itself; None: never
+
+
+@dataclass(frozen=True, slots=True)
 class Rest:
     """Files of a rewritten partition that are not rewritten, and the reason."""
 
@@ -166,6 +190,7 @@ class PartitionVerdict:
     last_compaction_ms: int | None
     recent_commits: int
     verdict: Verdict
+    layout: LayoutForecast | None = None  # None: the plan does not look at the order of files
 
 
 @dataclass(frozen=True)
@@ -194,6 +219,8 @@ class Plan:
     warnings: tuple[str, ...] = field(default=())  # messages about what the rewrite does not keep
     # The price of rewriting the data files whose deletes the plan merges instead. None: it merges none.
     full_rewrite: Estimate | None = None
+    sort_order: str | None = None  # the order that the plan looked at, as text
+    layout: LayoutForecast | None = None  # of all partitions that are sorted
     hash: str = ""
 
     @property
@@ -212,6 +239,11 @@ class Plan:
         If a limit cut a plan short, the next plan must look at its outputs again.
         """
         return self.target_file_size if self.options.get("strategy") == "full" and not self.left_out else None
+
+    @property
+    def sort_key(self) -> SortKey | None:
+        """The order of all outputs of groups that are sorted. None: no group is."""
+        return next((group.sort_key for group in self.groups if group.mode == "sort"), None)
 
     @property
     def modes(self) -> dict[tuple[Mode, str], int]:

@@ -28,3 +28,14 @@ class SortKey:
     fields: tuple[SortField, ...]
     curve: Curve | None = None
     order_id: int | None = None  # the sort order of the table that outputs may claim; never set for a curve
+
+
+def sort_key_text(key: SortKey) -> str:
+    """Returns the same text for the same order. Columns are field ids, so that renaming one changes nothing."""
+    if key.curve is not None:
+        return f"{key.curve.value}({','.join(str(field.source_id) for field in key.fields)})"
+    return ",".join(
+        f"{field.transform}({field.source_id}) {'desc' if field.descending else 'asc'} "
+        f"nulls {'last' if field.nulls_last else 'first'}"
+        for field in key.fields
+    )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidyberg.errors import BadInput
+from tidyberg.model.sort_key import SortKey
 
 if TYPE_CHECKING:  # the command line needs TableRef, and starts faster without PyIceberg
     from pyiceberg.partitioning import PartitionSpec
@@ -76,6 +77,7 @@ class Pinned:
     schemas: Mapping[int, "Schema"] = field(default_factory=dict, repr=False)  # all schemas of its history, by id
     branches: Mapping[str, int] = field(default_factory=dict, repr=False)  # the head snapshot of every branch, by name
     metadata_bytes: int | None = None  # the size of metadata.json; None: unknown
+    sort_orders: Mapping[int, SortKey] = field(default_factory=dict, repr=False)  # all of its history, by id
 
     @property
     def name_mapping(self) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tidyberg.model.manifest import CountedFileRule, ManifestInfo
 from tidyberg.model.shuffle import ScratchMapResult, ScratchMapTask, ScratchReduceResult, ScratchReduceTask
+from tidyberg.model.sort_key import SortKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +120,11 @@ class Task:
     deletes: tuple[TaskDelete, ...] = ()
     # The IPC schema of the columns for each set of equality ids. It includes columns that were dropped since.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
-    # encode | copy | deletes. A worker that cannot prove a copy safe encodes, and reports why. "deletes" merges the
-    # deletes of the inputs and leaves their rows where they are.
+    # encode | copy | deletes | sort | merge. A worker that cannot prove a copy safe encodes, and reports why. "deletes"
+    # merges the deletes of the inputs and leaves their rows where they are. "merge" is for inputs that claim to be in
+    # the order of the sort key. A worker that finds a false claim sorts, or encodes without a claim, and says so.
     mode: str = "encode"
+    sort_key: SortKey | None = None  # set for "sort" and "merge"
     vectors: bool = False  # for "deletes": write deletion vectors, as v3 requires; otherwise position delete files
     splices: bool = False  # whether encoding may move pages that need not be decoded
     min_row_group_bytes: int = 0  # row groups of a smaller average size are encoded, not copied
@@ -184,6 +187,7 @@ class WrittenFile:
     footer_digest: str = ""  # for a copied file, whose data the worker did not see: the SHA-256 of its metadata
     partition: tuple[Any, ...] | None = None  # the partition that rows were sorted into; None: that of the inputs
     deletes: tuple[WrittenDelete, ...] = ()  # set for a file of deletes; its records are then positions
+    sort_order_id: int | None = None  # set only if the worker has seen that the rows are in this order of the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,8 +347,33 @@ class ListResult:
     rest: tuple[Any, ...]  # the parts that are left
 
 
+@dataclass(frozen=True, slots=True)
+class SampleTask:
+    """Reads some rows of the columns of a sort key, and measures how much memory whole rows need."""
+
+    job_id: str
+    group_id: int
+    inputs: tuple[TaskInput, ...]
+    arrow_schema: bytes
+    key: SortKey
+    rows: int  # how many to return
+    row_groups: int  # the most row groups to read of a file
+    constants: dict[int, Any] = field(default_factory=dict)
+    name_mapping: dict[tuple[str, ...], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    job_id: str
+    group_id: int
+    rows: bytes  # an Arrow IPC stream
+    bytes_per_row: float  # in memory, of all columns
+    dictionaries: dict[int, bool]  # by field id: whether a dictionary pays in an output; others are undecided
+    small_dictionaries: frozenset[int]  # ids of strings that are best kept as dictionaries while rows are moved
+
+
 ScratchTask = ScratchMapTask | ScratchReduceTask
-AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask | ListTask | ScratchTask
+AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask | ListTask | SampleTask | ScratchTask
 AnyResult = (
     TaskResult
     | ChecksumResult
@@ -352,6 +381,7 @@ AnyResult = (
     | DigestResult
     | ManifestResult
     | ListResult
+    | SampleResult
     | ScratchMapResult
     | ScratchReduceResult
 )

@@ -4,8 +4,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 
 from tidyberg.errors import DamagedFile, UnknownReference
+from tidyberg.model.sort_key import SortField, SortKey
 from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
 
 
@@ -43,7 +45,21 @@ def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH, metadata_bytes: 
             if found.snapshot_ref_type == SnapshotRefType.BRANCH
         },
         metadata_bytes=metadata_bytes,
+        sort_orders={order.order_id: _sort_key(order) for order in metadata.sort_orders if order.fields},
     )
+
+
+def _sort_key(order: SortOrder) -> SortKey:
+    fields = (
+        SortField(
+            source_id=field.source_id,
+            transform=str(field.transform),
+            descending=field.direction == SortDirection.DESC,
+            nulls_last=field.null_order == NullOrder.NULLS_LAST,
+        )
+        for field in order.fields
+    )
+    return SortKey(tuple(fields), order_id=order.order_id)
 
 
 def snapshots_of(metadata: TableMetadata) -> dict[int, SnapshotInfo]:

@@ -42,6 +42,7 @@ class Candidates:
     moved: Mask  # move it from an older partition spec to the current one, whatever its size
     compacted: Mask  # an output of the last compaction, and nothing new came beside it
     waiting: Mask  # its partition is hot and keeps the file for now
+    key_bounds: pa.Table | None = None  # of the columns of a sort key, if the inventory has them
 
     @property
     def wanted(self) -> Mask:
@@ -59,12 +60,11 @@ def find_candidates(
 ) -> Candidates:
     options = strategy.options
     data_files = inventory.data_files
-    files = data_files.take(
-        pc.sort_indices(
-            data_files.select(["partition", "sequence_number", "path"]),
-            sort_keys=[("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")],
-        )
+    order = pc.sort_indices(
+        data_files.select(["partition", "sequence_number", "path"]),
+        sort_keys=[("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")],
     )
+    files = data_files.take(order)
     sizes, records, partition = (files.column(name).to_numpy() for name in ("size", "records", "partition"))
     starts = np.searchsorted(partition, np.arange(len(inventory.partitions) + 1))
     for_size = sizes < strategy.merge_below
@@ -113,6 +113,7 @@ def find_candidates(
         # The deletes of an output's inputs have been applied to it. Deletes that it has now came later.
         compacted=compacted & ~for_deletes & ~moved,
         waiting=waiting,
+        key_bounds=None if inventory.key_bounds is None else inventory.key_bounds.take(order),
     )
 
 

@@ -1,6 +1,7 @@
 """Makes a plan from an inventory: select partitions, judge each, rank, limit, price. Pure and deterministic [I11]."""
 
 import gc
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -11,7 +12,7 @@ import pyarrow as pa
 from tidyberg._version import __version__
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import INLINE, Calibration, PlanOptions, Prices, Resources
-from tidyberg.model.plan import PLAN_FORMAT, Estimate, Plan, Skip
+from tidyberg.model.plan import PLAN_FORMAT, Estimate, LayoutForecast, Plan, Skip
 from tidyberg.planning.candidates import Candidates, find_candidates
 from tidyberg.planning.cheaper_merges import with_cheaper_merges
 from tidyberg.planning.document import plan_hash
@@ -29,6 +30,8 @@ from tidyberg.planning.price import Pricing, Work, pricing_for
 from tidyberg.planning.publishing import waiting_to_be_published
 from tidyberg.planning.safety import unsupported_table
 from tidyberg.planning.select import selected_partitions
+from tidyberg.planning.sort_orders import sort_key_for
+from tidyberg.planning.sorting import SortPlanner
 from tidyberg.planning.strategies import strategy_for
 from tidyberg.planning.strategies.base import RewriteStrategy
 from tidyberg.planning.verdicts import left_out_lines, partition_verdicts, sort_order_warnings, verdicts_of
@@ -80,6 +83,7 @@ def make_plan(
     builder = DraftBuilder(candidates, sizes, pricing, mode_rule(options, target=sizes.target), move)
     judge = Judge(candidates, strategy, builder, now_ms)
 
+    sorting = _sorting(inventory, candidates, strategy, builder, judge)
     merging = DeleteMerging(inventory, builder, judge.score)
     refusal = unsupported_table(pinned)
     if refusal is None and not options.ignore_wap_branches:
@@ -93,8 +97,11 @@ def make_plan(
             outcomes.append(Skip("filtered", selection.undecided.get(number, "not selected by the filter")))
         elif merge is not None:
             outcomes.append(merging.propose(merge, numbers))
+        elif sorting is not None and strategy.sorts:
+            outcomes.append(sorting.propose(numbers))
         else:
-            outcomes.append(judge.judge(numbers))
+            deep = sorting.propose_if_deep(numbers) if sorting is not None else None
+            outcomes.append(deep or judge.judge(numbers))
 
     outcomes = with_cheaper_merges(
         outcomes,
@@ -107,6 +114,8 @@ def make_plan(
     taken = _take(inventory, statistics, strategy, builder, outcomes)
     used = deletes_of(taken.drafts)
     groups = numbered_groups(taken.drafts, inventory, candidates.files, used, pricing, first_group)
+    estimate = _job_estimate(taken.drafts, inventory, options, candidates, pricing)
+    layouts = {} if sorting is None else _layouts(sorting, taken.drafts, outcomes)
     plan = Plan(
         format=PLAN_FORMAT,
         tool_version=__version__,
@@ -123,16 +132,53 @@ def make_plan(
         resolved_where=selection.where,
         target_file_size=sizes.target,
         health=assess(statistics, options, sizes.target, now_ms, overhead_of(inventory)).score,
-        partitions=partition_verdicts(inventory, statistics, judge, verdicts_of(outcomes, groups, taken)),
+        partitions=partition_verdicts(inventory, statistics, judge, verdicts_of(outcomes, groups, taken), layouts),
         groups=tuple(groups),
-        estimate=_job_estimate(taken.drafts, inventory, options, candidates, pricing),
+        estimate=estimate,
         deletes=plan_deletes(candidates.deletes.rows.take(pa.array(used)), inventory),
         left_out=left_out_lines(taken.left, inventory),
         better_inline=resources.name != INLINE and pricing.starts_longer_than_it_runs(_work_of(taken.drafts)),
         warnings=sort_order_warnings(taken.drafts, inventory, candidates),
         full_rewrite=_full_rewrite(taken.drafts, inventory, options, candidates, pricing, merging),
+        sort_order=None if sorting is None else sorting.name,
+        layout=None if sorting is None else _total_layout(sorting, taken.drafts, layouts, estimate),
     )
     return replace(plan, hash=plan_hash(plan))
+
+
+def _sorting(
+    inventory: Inventory, candidates: Candidates, strategy: RewriteStrategy, builder: DraftBuilder, judge: Judge
+) -> SortPlanner | None:
+    if not strategy.sorts and not (strategy.sorts_deep_overlaps and inventory.key_bounds is not None):
+        return None
+    key = sort_key_for(strategy.options, inventory.pinned)
+    return None if key is None else SortPlanner(inventory, candidates, strategy, builder, judge, key)
+
+
+def _layouts(
+    sorting: SortPlanner, drafts: Sequence[GroupDraft], outcomes: Sequence[Skip | Proposal]
+) -> dict[int, LayoutForecast]:
+    """Returns the forecast of each partition that the plan may sort."""
+    drafts_of: defaultdict[int, list[GroupDraft]] = defaultdict(list)
+    for draft in drafts:
+        drafts_of[draft.partition].append(draft)
+    found = {}
+    for partition, outcome in enumerate(outcomes):
+        sorts = any(draft.sort_key is not None for draft in drafts_of.get(partition, ()))
+        is_looked_at = sorting.strategy.sorts and not (isinstance(outcome, Skip) and outcome.code == "filtered")
+        if not sorts and not is_looked_at:
+            continue
+        forecast = sorting.forecast(partition, drafts_of.get(partition, ()))
+        if forecast is not None:
+            found[partition] = forecast
+    return found
+
+
+def _total_layout(
+    sorting: SortPlanner, drafts: Sequence[GroupDraft], layouts: Mapping[int, LayoutForecast], estimate: Estimate
+) -> LayoutForecast | None:
+    partitions = sorted({draft.partition for draft in drafts if draft.sort_key is not None})
+    return sorting.total([layouts[partition] for partition in partitions], estimate.dollars + estimate.storage_dollars)
 
 
 def _take(

@@ -12,7 +12,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from tidyberg.errors import BadInput, BadPlan
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
-from tidyberg.model.plan import PLAN_FORMAT, Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rest, Rewrite, Skip
+from tidyberg.model.plan import (
+    PLAN_FORMAT,
+    Estimate,
+    FileGroup,
+    InputFile,
+    LayoutForecast,
+    PartitionVerdict,
+    Plan,
+    Rest,
+    Rewrite,
+    Skip,
+)
 from tidyberg.model.sort_key import SortField, SortKey
 from tidyberg.model.words import plural
 
@@ -148,7 +159,17 @@ _WRITERS: Mapping[type, Callable[[Any], str]] = {
     InputFile: _canonical_file,
     **{
         kind: _canonical_record(kind)
-        for kind in (FileGroup, Estimate, PartitionVerdict, Rest, Rewrite, Skip, SortKey, SortField)
+        for kind in (
+            FileGroup,
+            Estimate,
+            LayoutForecast,
+            PartitionVerdict,
+            Rest,
+            Rewrite,
+            Skip,
+            SortField,
+            SortKey,
+        )
     },
 }
 

@@ -1,12 +1,13 @@
 """Builds the file groups that a partition proposes, with their outputs, their mode and their work, and ranks them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tidyberg.model.inventory import Partition, PartitionStatistics
+from tidyberg.model.sort_key import SortKey
 from tidyberg.planning.candidates import Candidates
 from tidyberg.planning.file_sizes import FileSizes
 from tidyberg.planning.modes import ModeChoice, ModeRule
@@ -32,6 +33,7 @@ class GroupDraft:
     work: Work
     mode: ModeChoice
     moves: bool = False  # to the current partition spec of the table
+    sort_key: SortKey | None = None  # the rows are sorted by it
 
     @property
     def keeps_data(self) -> bool:
@@ -92,8 +94,32 @@ class DraftBuilder:
         )
         return GroupDraft(partition, members, deletes, outputs, gains, score, work, mode, moves)
 
+    def build_sorted(self, partition: int, members: Ints, score: float, key: SortKey) -> GroupDraft:
+        """Builds the one group of a partition whose rows are sorted together. The caller knows what it gains."""
+        candidates = self.candidates
+        deletes = candidates.deletes.of_group(members)
+        sizes = candidates.sizes[members].tolist()
+        expected = round(candidates.expected_sizes[members].sum()) if len(deletes) else sum(sizes)
+        outputs = output_count(expected, self.sizes)
+        reason = "rows are clustered" if key.curve is not None else "rows are sorted"
+        work = self.pricing.work_of_group(
+            sizes,
+            outputs,
+            expected,
+            candidates.deletes.sizes[deletes],
+            mode="sort",
+            tasks=tasks_per_group("sort", moves=False, outputs=outputs, row_groups=outputs),
+        )
+        mode = ModeChoice("sort", reason)
+        return GroupDraft(partition, members, deletes, outputs, True, score, work, mode, sort_key=key)
+
     def smallest_files(self, draft: GroupDraft, files: int) -> GroupDraft:
-        """Returns the draft cut down to its smallest files, which save the most for the bytes that are read."""
+        """Returns the draft cut down to its smallest files, which save the most for the bytes that are read.
+
+        A part of a group that is sorted gains nothing: its outputs would overlap the files that are left.
+        """
+        if draft.sort_key is not None:
+            return replace(draft, gains=False)
         order = np.argsort(self.candidates.sizes[draft.members], kind="stable")
         return self.build(draft.partition, np.sort(draft.members[order[:files]]), draft.score)
 

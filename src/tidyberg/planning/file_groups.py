@@ -58,6 +58,7 @@ def numbered_groups(
                 deletes=tuple(np.searchsorted(used, draft.deletes).tolist()),
                 mode_reason=draft.mode.reason,
                 tasks=draft.work.tasks,
+                sort_key=draft.sort_key,
             )
         )
         start = end

@@ -3,9 +3,7 @@
 Nothing is executed. sqlglot parses the text, and every node that this module does not know is refused.
 """
 
-import difflib
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -37,6 +35,7 @@ from sqlglot import Dialect, ParseError, TokenError, tokens
 from sqlglot import expressions as sql
 
 from tidyberg.errors import BadPredicate
+from tidyberg.planning.column_names import names_like, quoted_name, similar_names, some_of
 from tidyberg.planning.constant_values import evaluate, is_constant
 from tidyberg.planning.literals import Value, to_literal
 from tidyberg.planning.partition_fields import NamedField, PartitionFields
@@ -47,7 +46,6 @@ MAX_DEPTH = 100
 _NO_FIELDS: PartitionFields = {}
 _FIELD_IDS = 2**31 - 100_000  # for partition fields while a filter is checked; no column has such an id
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _COMPARISONS: dict[type[sql.Expression], tuple[Callable[..., BooleanExpression], str, type[sql.Expression]]] = {
     # node: (Iceberg's predicate, the operator in text, the node with its sides swapped)
@@ -89,8 +87,7 @@ class _Column:
 
     @property
     def text(self) -> str:
-        parts = self.name.split(".")
-        return ".".join(p if _PLAIN_NAME.fullmatch(p) else '"' + p.replace('"', '""') + '"' for p in parts)
+        return quoted_name(self.name)
 
     def literal(self, value: Value) -> tuple[Literal[Any], str]:
         if self.field is not None:
@@ -277,29 +274,19 @@ class _Translator:
         if parts is None:
             raise _unsupported(node)
         wanted = ".".join(parts)
-        if len(columns := _called(wanted, self._names)) == 1:
+        if len(columns := names_like(wanted, self._names)) == 1:
             return _Column(columns[0], self._schema.find_field(columns[0]).field_type)
-        if len(fields := _called(wanted, sorted(self._fields))) == 1 and not columns:
+        if len(fields := names_like(wanted, sorted(self._fields))) == 1 and not columns:
             field = self._fields[fields[0]]
             return _Column(field.name, field.kind, field)
         kinds = "column or partition field" if self._fields else "column"
         raise BadPredicate(f"There is no {kinds} {wanted}.", hint=self._suggestion(wanted))
 
     def _suggestion(self, wanted: str) -> str:
-        close = difflib.get_close_matches(wanted, [*self._names, *sorted(self._fields)], n=3, cutoff=0.6)
-        if close:
-            return f"Did you mean {' or '.join(close)}?"
-        words = f"The table has {_some(self._names)}"
-        return f"{words}; its partition fields are {_some(sorted(self._fields))}." if self._fields else f"{words}."
-
-
-def _called(wanted: str, names: Sequence[str]) -> list[str]:
-    """Finds names without regard to case, as SQL does. If two names differ only in case, the exact one is meant."""
-    return [wanted] if wanted in names else [name for name in names if name.lower() == wanted.lower()]
-
-
-def _some(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
+        if question := similar_names(wanted, [*self._names, *sorted(self._fields)]):
+            return question
+        words = f"The table has {some_of(self._names)}"
+        return f"{words}; its partition fields are {some_of(sorted(self._fields))}." if self._fields else f"{words}."
 
 
 def _name_parts(node: sql.Expression) -> list[str] | None:

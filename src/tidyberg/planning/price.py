@@ -28,6 +28,11 @@ requests, has the price that the same job would have on S3.
 - Minor compactions read each delete file once, and of data files only the columns of equality deletes; files up to
   16 MB are read whole. They write about two bytes per deleted row, and 300 bytes per deletion vector or 1,500 per
   position delete file. Their input and output files are delete files.
+- Sorted groups: requests are those of encoded groups. The rate in bytes per core-second is a constant, because a sort
+  also divides rows among outputs and orders them. Groups that do not fit into memory write all rows to scratch space
+  and read them again, about twice the bytes of their inputs. Scratch space is local, so it makes no requests.
+- Lookups: a query for one value of a sort key saves two GETs and the time to open each file that it need not read, and
+  decodes the bytes of these files at 200 MB per core-second.
 - Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, or 5 days).
 - Payback: a full scan saves the GETs for files and deletes that are gone and, on one core, the time to open each file.
   All costs, including storage, are divided by that. Smaller outputs also cost less to store; the model ignores that.
@@ -63,6 +68,7 @@ _READ_REQUESTS = ("get", "head")
 _FREE_REQUESTS = ("delete", "abort")
 _VECTOR_BYTES, _DELETE_FILE_BYTES = 300, 1500  # without the positions
 _POSITION_BYTES = 2
+_SCANNED_PER_CORE_SECOND = 200 * MB  # how fast a query decodes the columns of a file
 MONTH_MS = 30 * 86_400_000
 METADATA_READS = 13
 _NO_DELETES = np.array([], dtype=np.int64)
@@ -140,6 +146,8 @@ class Pricing:
         speed = self.calibration
         copied = mode == "copy"
         rate = speed.copy_bytes_per_core_second if copied else speed.encode_bytes_per_core_second
+        if mode == "sort":
+            rate = speed.sort_bytes_per_core_second
         kept = total if expected_bytes is None else expected_bytes
         written = kept if copied else round(kept * speed.output_ratio)
         each = ceil(written / outputs)
@@ -224,6 +232,12 @@ class Pricing:
         )
         return self._estimate(work + commit, seconds, seconds)
 
+    def saved_by_lookup(self, files: float, size: float) -> float:
+        """Returns the dollars that a query saves if it reads so many files and bytes less."""
+        saved = files * 2 * self.prices.get_per_1000 / 1000
+        seconds = files * self.calibration.seconds_per_file + size / _SCANNED_PER_CORE_SECOND
+        return saved + seconds * self._core_second
+
     def starts_longer_than_it_runs(self, work: Work) -> bool:
         """Returns True if one core does the work in less time than a job needs to start, which is mostly Spark."""
         return work.tasks > 0 and work.core_seconds <= self.calibration.seconds_per_job
@@ -242,15 +256,19 @@ class Pricing:
     def _cores(self) -> int:
         return min(self.resources.cores, self.max_parallelism or self.resources.cores)
 
+    @property
+    def _core_second(self) -> float:
+        """The price of one core for a second."""
+        return self.resources.memory_gb / self.resources.cores * self.prices.compute_per_gb_second
+
     def _estimate(self, work: Work, seconds: float, allocated_seconds: float) -> Estimate:
         prices = self.prices
         requests = (work.get_requests * prices.get_per_1000 + work.put_requests * prices.put_per_1000) / 1000
         compute = allocated_seconds * self.resources.memory_gb * prices.compute_per_gb_second
         storage = work.bytes_replaced / GB * prices.storage_per_gb_month * self.retention_ms / MONTH_MS
         opens_saved = work.input_files - work.output_files
-        core_second = self.resources.memory_gb / self.resources.cores * prices.compute_per_gb_second
         saved_per_scan = (work.scan_requests_before - work.scan_requests_after) * prices.get_per_1000 / 1000
-        saved_per_scan += opens_saved * self.calibration.seconds_per_file * core_second
+        saved_per_scan += opens_saved * self.calibration.seconds_per_file * self._core_second
         return Estimate(
             input_files=work.input_files,
             output_files=work.output_files,

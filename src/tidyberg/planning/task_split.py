@@ -15,4 +15,6 @@ def tasks_per_group(mode: Mode, *, moves: bool, outputs: int, row_groups: int) -
     """
     if mode == "copy" or moves:
         return 1
+    if mode == "sort":  # rows are divided by their keys, so row groups do not matter
+        row_groups = outputs
     return max(1, min(outputs // _MIN_OUTPUTS_PER_TASK, row_groups))

@@ -1,12 +1,12 @@
 """Says in a plan what becomes of every partition, what limits left out, and what the rewrite does not keep."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tidyberg.model.inventory import Inventory, PartitionStatistics
-from tidyberg.model.plan import FileGroup, PartitionVerdict, Rest, Rewrite, Skip, Verdict
+from tidyberg.model.plan import FileGroup, LayoutForecast, PartitionVerdict, Rest, Rewrite, Skip, Verdict
 from tidyberg.model.sizes import format_size
 from tidyberg.model.words import plural
 from tidyberg.planning.candidates import Candidates
@@ -60,6 +60,7 @@ def partition_verdicts(
     statistics: Sequence[PartitionStatistics],
     judge: Judge,
     verdicts: Sequence[Verdict],
+    layouts: Mapping[int, LayoutForecast],
 ) -> tuple[PartitionVerdict, ...]:
     """Returns every partition with its verdict, sorted by spec and path."""
     rows = [
@@ -78,6 +79,7 @@ def partition_verdicts(
             last_compaction_ms=numbers.last_compaction_ms,
             recent_commits=numbers.recent_commits,
             verdict=verdict,
+            layout=layouts.get(numbers.partition),
         )
         for partition, numbers, verdict in zip(inventory.partitions, statistics, verdicts, strict=True)
     ]
@@ -102,9 +104,9 @@ def left_out_lines(left: Sequence[LeftByLimit], inventory: Inventory) -> tuple[s
 
 
 def sort_order_warnings(drafts: Sequence[GroupDraft], inventory: Inventory, candidates: Candidates) -> tuple[str, ...]:
-    """Warns if the table has a sort order. Merged files are not sorted, so readers can skip less."""
+    """Warns if files of a table with a sort order are merged without sorting, so that readers can skip less."""
     order = inventory.pinned.sort_order_id
-    drafts = [draft for draft in drafts if not draft.keeps_data]
+    drafts = [draft for draft in drafts if not draft.keeps_data and draft.sort_key is None]
     if not drafts or order == 0:
         return ()
     members = np.concatenate([draft.members for draft in drafts])

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tidyberg.errors import BadInput, ConfigurationError
-from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.options import ORDERS, PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.settings.problems import describe_problem
 from tidyberg.settings.sections import Options, Strategies, TableEntry
@@ -21,7 +21,10 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
     of_table = _of_entry(entry) if entry else {}
     of_settings = settings.compaction.given()
 
-    strategy = {**of_settings, **of_table, **asked}.get("strategy", Strategy.AUTO)
+    of_settings, of_table, asked = _one_order(of_settings, of_table, asked)
+    together = {**of_settings, **of_table, **asked}
+    has_order = any(order in together for order in ORDERS)
+    strategy = together.get("strategy", Strategy.SORT if has_order else Strategy.AUTO)
     if strategy is Strategy.AUTO:
         strategy = _allowed_by(settings.compaction.strategies)
     # The numbers of a strategy win over those of the section, but not over those of the table or the caller.
@@ -39,6 +42,16 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
             hint="Also set expire_snapshots to true.",
         )
     return PlanOptions(**{**layered, **limits, "strategy": strategy, "parquet": parquet})
+
+
+def _one_order(*layers: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the layers, of which the last that names a strategy or an order decides about both."""
+    decides = ("strategy", *ORDERS)
+    last = max((number for number, layer in enumerate(layers) if any(map(layer.__contains__, decides))), default=0)
+    return [
+        layer if number == last else {key: value for key, value in layer.items() if key not in decides}
+        for number, layer in enumerate(layers)
+    ]
 
 
 def parse_options(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from tidyberg.model.options import MOST_RETENTION_HOURS, Prices
+from tidyberg.model.options import MOST_RETENTION_HOURS, TABLE_ORDER, Prices
 from tidyberg.model.retry import RetryPolicy
 from tidyberg.redact import redact, seal, unseal
 from tidyberg.settings.fields import CronLine, ModeName, Section, Size, StrategyName, TimeZoneName
@@ -30,6 +30,8 @@ OPTION_ALIASES: Mapping[str, tuple[str, str]] = {
     "min_files_to_compact": ("min_input_files", ""),
     "max_files_per_compaction": ("max_files", ""),
     "fragment_ratio_threshold": ("max_delete_ratio", ""),
+    "sort_columns": ("sort", ""),
+    "sort_order": ("sort", ""),
 }
 
 _PARQUET_PREFIX = "write.parquet."
@@ -46,6 +48,46 @@ def _parquet_overrides(value: Any) -> Any:
     return {str(key).removeprefix(_PARQUET_PREFIX): str(item) for key, item in value.items()}
 
 
+def _order_text(value: Any) -> Any:
+    """Accepts a list of fields, and true for the table's own order."""
+    return TABLE_ORDER if value is True else _column_list(value)
+
+
+def _column_list(value: Any) -> Any:
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return None if value is False or value == [] else value
+
+
+OrderText = Annotated[
+    str | None,
+    BeforeValidator(_order_text),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "boolean"},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+ColumnList = Annotated[
+    str | None,
+    BeforeValidator(_column_list),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+
+
 def _publish_aliases(schema: dict[str, Any]) -> None:
     """Add the other spellings to the published schema, because they are part of the format."""
     properties = schema["properties"]
@@ -60,7 +102,7 @@ class Options(Section):
     model_config = ConfigDict(json_schema_extra=_publish_aliases)
 
     strategy: StrategyName | None = Field(
-        None, description="small_files, delete_files, deletes_only, time_series, full or auto."
+        None, description="small_files, delete_files, deletes_only, time_series, full, sort or auto."
     )
     branch: str | None = Field(None, min_length=1, description="The branch to compact; main by default.")
     where: str | None = Field(
@@ -72,6 +114,16 @@ class Options(Section):
     )
     ignore_wap_branches: bool | None = Field(
         None, description="Compact even if another branch is ahead of this one and waits to be published to it."
+    )
+    sort: OrderText = Field(
+        None,
+        description='"table" or true: sort rows by the table\'s sort order. Otherwise an order such as '
+        '"a desc nulls last, bucket(16, id), day(ts)", or a list of its fields.',
+    )
+    zorder: ColumnList = Field(None, description="Cluster rows by these columns on a z-order curve.")
+    hilbert: ColumnList = Field(None, description="Cluster rows by these columns on a Hilbert curve.")
+    max_overlap_depth: int | None = Field(
+        None, ge=1, description="Files are sorted again where more than this many overlap. Default: 4."
     )
     mode: ModeName | None = Field(
         None, description="copy: keep row groups if that is safe. encode: decode and encode all rows. Default: auto."

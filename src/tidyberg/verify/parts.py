@@ -9,9 +9,13 @@ from pyiceberg.schema import Schema
 
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.columns.checksum import sum_digests
+from tidyberg.execute.kernel.range_sort.cut import CutReport
+from tidyberg.model.shuffle import ShuffleResult
 from tidyberg.model.task import ColumnFacts, Task, TaskResult
 from tidyberg.verify.bounds import BoundedColumn, bounded_columns
 from tidyberg.verify.lineage import LINEAGE_LEAVES
+
+_UNTOUCHED = "Nothing was committed and the outputs are removed; the table is as it was."
 
 
 class Joining:
@@ -66,7 +70,47 @@ def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, BoundedC
     )
 
 
-def _check_cuts(task: Task, parts: Sequence[TaskResult]) -> None:
+def shuffled(task: Task, shuffle: ShuffleResult, known: Mapping[int, BoundedColumn]) -> TaskResult:
+    """Returns the result of a group that was sorted by a shuffle.
+
+    Raises VerificationFailed unless map tasks took every row once, and every row that they sent was written.
+    """
+    reports: Sequence[CutReport] = shuffle.reports
+    parts: Sequence[TaskResult] = shuffle.results
+    _check_cuts(task, reports)
+    for number, part in enumerate(parts):
+        sent = sum(report.rows_sent[number] for report in reports)
+        if part.rows_written != sent:
+            raise VerificationFailed(
+                f"Group {task.group_id} did not pass verification: {sent} rows were sent to part {number}, but "
+                f"{part.rows_written} were written.",
+                hint=_UNTOUCHED,
+            )
+    checksums = [report.checksum for report in reports if report.checksum is not None]
+    everything: list[CutReport | TaskResult] = [*reports, *parts]
+    return replace(
+        parts[0],
+        part=None,
+        attempt=max(part.attempt for part in parts),
+        outputs=tuple(output for part in parts for output in part.outputs),
+        rows_read=sum(report.rows_read for report in reports),
+        rows_deleted=sum(report.rows_deleted for report in reports),
+        rows_written=sum(part.rows_written for part in parts),
+        bytes_read=sum(report.bytes_read for report in reports),
+        bytes_written=sum(part.bytes_written for part in parts),
+        files_joined=sum(report.files_joined for report in reports),
+        seconds=sum(one.seconds for one in everything),
+        peak_rss_bytes=max(one.peak_rss_bytes for one in everything),
+        input_facts=_facts_together([report.input_facts for report in reports], known),
+        output_facts=_facts_together([part.output_facts for part in parts if part.outputs], known),
+        # The checksum is that of the rows before the shuffle. Outputs are compared with it when they are read back.
+        checksum=sum_digests(checksums) if len(checksums) == len(reports) else None,
+        started_ns=min(one.started_ns for one in everything),
+        requests=dict(sum((Counter(one.requests) for one in everything), Counter())),
+    )
+
+
+def _check_cuts(task: Task, parts: Sequence[TaskResult] | Sequence[CutReport]) -> None:
     """Checks that the parts of each shared file cover all its rows, without a gap or an overlap."""
     for file in task.inputs:
         taken = [part.rows_taken[file.path] for part in parts if file.path in part.rows_taken]
@@ -81,7 +125,7 @@ def _check_cuts(task: Task, parts: Sequence[TaskResult]) -> None:
         raise VerificationFailed(
             f"Group {task.group_id} did not pass verification: of the {file.records} rows of {file.path}, tasks took "
             f"{', '.join(f'{begin} to {end}' for begin, end in taken)}.",
-            hint="Nothing was committed and the outputs are removed; the table is as it was.",
+            hint=_UNTOUCHED,
         )
 
 
@@ -95,7 +139,7 @@ def _check_splices(task: Task, parts: Sequence[TaskResult]) -> None:
             raise VerificationFailed(
                 f"Group {task.group_id} did not pass verification: pages of {file.path} were moved as they are by "
                 f"{moved[file.path]} tasks, of {len(ends)} that take rows of it.",
-                hint="Nothing was committed and the outputs are removed; the table is as it was.",
+                hint=_UNTOUCHED,
             )
 
 
@@ -103,6 +147,8 @@ def _facts_together(
     parts: Sequence[Mapping[int, ColumnFacts]], known: Mapping[int, BoundedColumn]
 ) -> dict[int, ColumnFacts]:
     """Adds up columns that every part reports."""
+    if not parts:
+        return {}
     columns = [column for column in parts[0] if all(column in part for part in parts)]
     return {column: _together([part[column] for part in parts], known.get(column)) for column in columns}
 

@@ -1,5 +1,6 @@
 """Routes for plans: make a plan, apply a plan."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -14,7 +15,7 @@ from tidyberg.api.parameters import IdempotencyKey, PlanHash
 from tidyberg.api.requests import ApplyRequest, PlanRequest
 from tidyberg.api.routes.jobs import own_key
 from tidyberg.model.left import left_alone
-from tidyberg.model.plan import Estimate, PartitionVerdict, Plan
+from tidyberg.model.plan import Estimate, LayoutForecast, PartitionVerdict, Plan
 
 router = APIRouter(route_class=AuthenticatedRoute, tags=["plans"])
 
@@ -33,6 +34,21 @@ class EstimateAnswer(BaseModel):
     payback_scans: int | None = Field(description="Full scans until the rewrite has paid for itself; null: never.")
 
 
+class LayoutAnswer(BaseModel):
+    """How deep files overlap along the sort key, and what a query reads before and after the sort."""
+
+    max_depth: int = Field(description="The most files that hold rows of the same range of the key.")
+    unknown_files: int = Field(description="Files without bounds of the first key column; every query reads them.")
+    lookup_files_before: float = Field(description="Files that a lookup of one value reads; the average depth.")
+    lookup_files_after: float
+    lookup_bytes_before: int
+    lookup_bytes_after: int
+    range_files_before: float = Field(description="Files that a query for 1 % of the rows reads.")
+    range_files_after: float
+    scratch_bytes: int = Field(description="Written to scratch space and read again while rows are sorted.")
+    payback_queries: int | None = Field(description="Lookups until the sort has paid for itself; null: never.")
+
+
 class PartitionAnswer(BaseModel):
     partition: str = Field(description="Empty for a table without partitions.")
     spec_id: int
@@ -49,10 +65,14 @@ class PartitionAnswer(BaseModel):
     reason: str
     output_files: int | None = Field(description="null for a skip.")
     dollars: float | None = Field(description="null for a skip.")
+    layout: LayoutAnswer | None = Field(description="null if the plan does not look at the order of files.")
 
 
 class ModeAnswer(BaseModel):
-    mode: str = Field(description="copy (row groups are copied) or encode (rows are rewritten).", examples=["copy"])
+    mode: str = Field(
+        description="copy (row groups are copied), encode (rows are rewritten), sort (rows are ordered) or deletes.",
+        examples=["copy"],
+    )
     reason: str = Field(examples=["large row groups"])
     groups: int
 
@@ -79,6 +99,8 @@ class PlanAnswer(BaseModel):
     full_rewrite: EstimateAnswer | None = Field(
         description="If deletes are merged: what a rewrite of the same data files would cost instead."
     )
+    sort_order: str | None = Field(description="The order or curve that the plan looked at; null: none.")
+    layout: LayoutAnswer | None = Field(description="Of all partitions that are sorted; null: none is.")
     left_out: list[str] = Field(description="What a budget or limit excluded from this plan.")
     warnings: list[str] = Field(description="What the rewrite does not preserve, such as the order of rows.")
     left: list[LeftAnswer] = Field(description="Files that the plan leaves unchanged, why, and until when.")
@@ -139,11 +161,17 @@ def plan_answer(plan: Plan, partitions: int) -> PlanAnswer:
         partitions_total=len(plan.partitions),
         partitions=[_partition(partition) for partition in plan.partitions[:partitions]],
         full_rewrite=_estimate(plan.full_rewrite) if plan.full_rewrite is not None else None,
+        sort_order=plan.sort_order,
+        layout=_layout(plan.layout),
         left_out=list(plan.left_out),
         warnings=list(plan.warnings),
         left=[left_answer(each) for each in left_alone(plan)],
         better_inline=plan.better_inline,
     )
+
+
+def _layout(layout: LayoutForecast | None) -> LayoutAnswer | None:
+    return None if layout is None else LayoutAnswer.model_validate(asdict(layout))
 
 
 def _estimate(estimate: Estimate) -> EstimateAnswer:
@@ -176,4 +204,5 @@ def _partition(partition: PartitionVerdict) -> PartitionAnswer:
         reason=verdict.reason,
         output_files=verdict.outputs if verdict.kind == "rewrite" else None,
         dollars=verdict.dollars if verdict.kind == "rewrite" else None,
+        layout=_layout(partition.layout),
     )

@@ -19,22 +19,25 @@ class RewriteAttempt:
     storage: Storage
     should_stop: Callable[[], bool]
 
-    def reader(self, columns: pa.Schema, *, joins: bool = False) -> Reader:
+    def reader(
+        self, columns: pa.Schema, *, joins: bool = False, batch_rows: int | None = None, stream_buffer: int = 0
+    ) -> Reader:
         """Returns a reader of the task's files that yields these columns."""
         return Reader(
             self.storage,
             columns,
-            batch_rows=self.task.batch_rows,
+            batch_rows=batch_rows or self.task.batch_rows,
             constants=self.task.constants,
             should_stop=self.should_stop,
             name_mapping=self.task.name_mapping,
             joins=joins,
             cores=self.task.cores,
+            stream_buffer=stream_buffer,
         )
 
 
 class Rewriting(Protocol):
-    """A way of rewriting: copy, splice or encode."""
+    """A way of rewriting: copy, splice, encode, sort or merge."""
 
     def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
         """Writes the outputs. Raises CannotCopy, and leaves no files behind, if another way must be used."""

@@ -1,7 +1,7 @@
 """Decodes all surviving rows and encodes them again. This always works; the other ways are faster."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -18,6 +18,7 @@ from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.memory import peak_rss_bytes
 from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
 from tidyberg.execute.kernel.write.output import FinishedOutput, unsupported_options
 from tidyberg.execute.kernel.write.partitioned import PartitionedWriter
@@ -75,11 +76,20 @@ class RowWriter:
         with closing(surviving.pieces(files)) as pieces:
             for piece in pieces:
                 if isinstance(piece, Announcement):
-                    self._writer.announce(piece.rows, piece.uncompressed_bytes, piece.rows_in_all)
-                    continue
-                if self._checksum is not None:
-                    self._checksum.update(piece)
-                self._writer.write(piece)
+                    self.announce(piece)
+                else:
+                    self.write_rows(piece)
+        return self.finish()
+
+    def announce(self, announcement: Announcement) -> None:
+        self._writer.announce(announcement.rows, announcement.uncompressed_bytes, announcement.rows_in_all)
+
+    def write_rows(self, batch: pa.RecordBatch) -> None:
+        if self._checksum is not None:
+            self._checksum.update(batch)
+        self._writer.write(batch)
+
+    def finish(self) -> list[FinishedOutput]:
         return self._writer.finish()
 
     def abandon(self) -> bool:
@@ -99,11 +109,17 @@ class Encode:
     def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
         if self._cores is not None:
             attempt = replace(attempt, task=replace(attempt.task, cores=self._cores))
-        with closing(open_prefetched(attempt.storage, attempt.task.inputs)) as files:
+        with closing(self.open_files(attempt)) as files:
             return self._rewrite(files, attempt)
+
+    def open_files(self, attempt: RewriteAttempt) -> Generator[OpenFile, None, None]:
+        return open_prefetched(attempt.storage, attempt.task.inputs)
 
     def open_writer(self, first: FirstFiles) -> TaskWriter:
         return RowWriter(first)
+
+    def open_reader(self, first: FirstFiles, writer: TaskWriter, /) -> Reader:
+        return first.attempt.reader(first.schema, joins=writer.joins)
 
     def _rewrite(self, files: Iterator[OpenFile], attempt: RewriteAttempt) -> TaskResult:
         started, started_ns = time.perf_counter(), time.time_ns()
@@ -111,7 +127,7 @@ class Encode:
         first = _open_first(files, attempt)
         writer = self.open_writer(first)
         all_leaves = leaves(first.target)
-        reader = attempt.reader(first.schema, joins=writer.joins)
+        reader = self.open_reader(first, writer)
         surviving = SurvivingRows(task, first.deleted_rows, reader, all_leaves, attempt.should_stop)
         try:
             outputs = writer.write(chain(first.files, files), surviving)
@@ -165,8 +181,9 @@ def _open_first(files: Iterator[OpenFile], attempt: RewriteAttempt) -> FirstFile
     reader = attempt.reader(target)
     footers = [(file.footer, reader.selection(file)) for file in first]
     dictionaries = dictionaries_from_footers(leaves(target), footers) if task.write.dictionary else {}
-    # Sorting rows by partition would repeat the dictionary in every piece.
-    schema = with_dictionary_strings(target, dictionaries) if task.partitioning is None else target
+    # Sorting rows, by partition or by key, would repeat the dictionary in every piece.
+    keeps_order = task.partitioning is None and task.sort_key is None
+    schema = with_dictionary_strings(target, dictionaries) if keeps_order else target
     deleted_rows = DeletedRows(task, attempt.storage, attempt.should_stop)
     return FirstFiles(attempt, first, target, schema, dictionaries, deleted_rows)
 

@@ -8,6 +8,7 @@ from tidyberg.execute.kernel.audit import audit_files
 from tidyberg.execute.kernel.check.outputs import output_problems, report_stored_file
 from tidyberg.execute.kernel.listing import list_files
 from tidyberg.execute.kernel.manifests import read_manifests
+from tidyberg.execute.kernel.range_sort.sample import sample_keys
 from tidyberg.execute.kernel.read.damaged_footers import refuse_damaged_footers
 from tidyberg.execute.kernel.rewrite import rewrite
 from tidyberg.execute.kernel.row_checksum import checksum_rows
@@ -23,6 +24,7 @@ from tidyberg.model.task import (
     DigestTask,
     ListTask,
     ManifestTask,
+    SampleTask,
     Task,
 )
 from tidyberg.storage.access import StorageAccess
@@ -53,6 +55,8 @@ def run_task(
             return list_files(task, storage, should_stop)
         case ChecksumTask():
             return _read_back(task, storage, should_stop)
+        case SampleTask():
+            return sample_keys(task, storage, should_stop)
         case ScratchMapTask():
             return map_to_scratch(task, attempt, storage, should_stop)
         case ScratchReduceTask():

@@ -60,10 +60,9 @@ class SessionHandle:
 
     def shuffle(self, map_tasks: int, maps: Any, reduce_tasks: int, reduces: Any, schema: str) -> list[Any]:
         """Run a Spark job with a shuffle and return its rows. The first column of `schema` is the partition."""
-        from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-
         numbers = self._session.range(0, map_tasks, 1, map_tasks)
-        sent = numbers.mapInArrow(maps, schema).repartitionById(reduce_tasks, F.col(schema.split()[0]))
+        sent = numbers.mapInArrow(maps, schema)
+        sent = sent.repartitionById(reduce_tasks, sent[schema.split()[0]])
         return list(sent.mapInArrow(reduces, schema).collect())
 
     def interrupt(self) -> None:

@@ -94,7 +94,9 @@ def build_tasks(
             deletes=tuple(map(_task_delete, used[group.group_id])),
             mode=group.mode,
             vectors=group.keeps_data and pinned.format_version > 2,
-            parts=group.tasks,
+            # Parts of the inputs would each be in order, but their outputs would overlap.
+            parts=1 if group.sort_key is not None else group.tasks,
+            sort_key=group.sort_key,
             # A request to encode, or for other page settings, forbids splicing.
             splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
             min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,

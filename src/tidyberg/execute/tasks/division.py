@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from tidyberg.model.task import Share, Task, TaskInput
 
@@ -19,11 +20,20 @@ def _parts(task: Task) -> Iterator[Task]:
     for part in range(task.parts):
         before, after = (task.outputs * number // task.parts for number in (part, part + 1))
         begin, end = (size * outputs // task.outputs for outputs in (before, after))
-        inputs = tuple(between(task.inputs, begin, end, task.target_bytes // _SLACK))
+        inputs = tuple(_between(task.inputs, begin, end, task.target_bytes // _SLACK))
         yield replace(task, part=part, inputs=inputs, outputs=after - before)
 
 
-def between(files: Sequence[TaskInput], begin: int, end: int, slack: int) -> Iterator[TaskInput]:
+def shares(files: Sequence[TaskInput], parts: int) -> list[tuple[TaskInput, ...]]:
+    """Divide files into parts of equal size, at borders of row groups where there are any. No part is empty."""
+    size = sum(file.size for file in files)
+    parts = max(1, min(parts, size))
+    cuts = [size * number // parts for number in range(parts + 1)]
+    found = (tuple(_between(files, begin, end, size // parts // 2)) for begin, end in pairwise(cuts))
+    return [share for share in found if share]
+
+
+def _between(files: Sequence[TaskInput], begin: int, end: int, slack: int) -> Iterator[TaskInput]:
     """Return the inputs between two positions in the concatenation of all files."""
     first = 0
     for file in files:

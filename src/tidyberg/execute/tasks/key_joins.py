@@ -5,7 +5,7 @@ need too much are joined with the rows first. All groups of a partition share on
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from tidyberg.execute.kernel.deletes.join.keys import KeyColumns
 from tidyberg.execute.kernel.deletes.join.maps import KeyMap
 from tidyberg.execute.kernel.deletes.join.scratch_files import ScratchPlace
 from tidyberg.execute.kernel.deletes.join.survey import FilterMerge, KeySurvey
-from tidyberg.execute.tasks.division import between
+from tidyberg.execute.tasks.division import shares
 from tidyberg.model.inventory import Partition
 from tidyberg.model.shuffle import ShuffleJob, ShuffleResult
 from tidyberg.model.sizes import MB
@@ -54,7 +54,7 @@ class PlannedJoin:
     def survey(self, cores: int) -> ShuffleJob:
         """The first pass: ranges of both sides, and a filter of the deleted keys."""
         words, bits = filter_shape(sum(delete.records or 0 for delete in self.deletes))
-        deletes = list(_shares(self._delete_inputs, _DELETE_BYTES))
+        deletes = _divided(self._delete_inputs, _DELETE_BYTES)
         count = max(1, min(_MOST_SURVEYS, 2 * cores, len(deletes) + len(self.rows)))
         maps = tuple(
             KeySurvey(
@@ -83,8 +83,8 @@ class PlannedJoin:
             survey.results[0],
         )
         size = min(_ROW_FILE_BYTES, 1 + sum(file.size for file in self.rows) // max(1, cores))
-        maps = [replace(template, deletes=share) for share in _shares(self._delete_inputs, _DELETE_BYTES)]
-        maps += [replace(template, rows=share) for share in _shares(self._older_rows, size)]
+        maps = [replace(template, deletes=share) for share in _divided(self._delete_inputs, _DELETE_BYTES)]
+        maps += [replace(template, rows=share) for share in _divided(self._older_rows, size)]
         reduces = tuple(KeyJoin(self.place, part, _PART_MEMORY) for part in range(parts))
         return ShuffleJob(self.place.job_id, self.number, tuple(maps), reduces)
 
@@ -174,11 +174,6 @@ def _has_width(kind: pa.DataType) -> bool:
         return False
 
 
-def _shares(files: Sequence[TaskInput], size: int) -> Iterator[tuple[TaskInput, ...]]:
+def _divided(files: Sequence[TaskInput], size: int) -> list[tuple[TaskInput, ...]]:
     """Divide files into shares of about this many bytes. Large files are divided, small ones are put together."""
-    total = sum(file.size for file in files)
-    count = max(1, -(-total // size))
-    for number in range(count):
-        begin, end = (total * place // count for place in (number, number + 1))
-        if share := tuple(between(files, begin, end, size // 8)):
-            yield share
+    return shares(files, -(-sum(file.size for file in files) // size)) if files else []

@@ -10,6 +10,7 @@ from tidyberg.planning.strategies.delete_files import DeleteFilesStrategy
 from tidyberg.planning.strategies.deletes_only import DeletesOnlyStrategy
 from tidyberg.planning.strategies.full import FullStrategy
 from tidyberg.planning.strategies.small_files import SmallFilesStrategy
+from tidyberg.planning.strategies.sort import SortStrategy
 from tidyberg.planning.strategies.time_series import TimeSeriesStrategy
 
 _STRATEGIES: Mapping[Strategy, type[RewriteStrategy]] = {
@@ -20,10 +21,15 @@ _STRATEGIES: Mapping[Strategy, type[RewriteStrategy]] = {
         DeletesOnlyStrategy,
         FullStrategy,
         SmallFilesStrategy,
+        SortStrategy,
         TimeSeriesStrategy,
     )
 }
 
 
+def strategy_type(options: PlanOptions) -> type[RewriteStrategy]:
+    return _STRATEGIES[options.strategy]
+
+
 def strategy_for(options: PlanOptions, sizes: FileSizes) -> RewriteStrategy:
-    return _STRATEGIES[options.strategy](options, sizes)
+    return strategy_type(options)(options, sizes)

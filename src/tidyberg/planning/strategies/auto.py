@@ -9,6 +9,7 @@ from tidyberg.planning.strategies.base import PartitionFacts, RewriteStrategy
 class AutoStrategy(RewriteStrategy):
     name = Strategy.AUTO
     may_keep_data = True
+    sorts_deep_overlaps = True
 
     @property
     def hot_commits(self) -> int | None:

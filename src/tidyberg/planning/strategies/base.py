@@ -62,6 +62,10 @@ class RewriteStrategy(ABC):
     # Takes a minor compaction where that is the cheaper way to get rid of deletes. The deletes that one has merged then
     # count by the rows that they remove, and not by their number. Otherwise a rewrite would follow at once [I10].
     may_keep_data: ClassVar[bool] = False
+    # Sorts every partition that gains from it (`planning/sorting.py`).
+    sorts: ClassVar[bool] = False
+    # Sorts the partitions of a table with a sort order in which files overlap too deep.
+    sorts_deep_overlaps: ClassVar[bool] = False
 
     options: PlanOptions
     sizes: FileSizes

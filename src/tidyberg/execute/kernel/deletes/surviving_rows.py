@@ -69,6 +69,12 @@ class SurvivingRows:
             for file in bunch:
                 self._add_facts(file, file_schema)
 
+    def run(self, file: OpenFile) -> Generator[Announcement | pa.RecordBatch, None, None]:
+        """Reads one file. The runs of several files may be read side by side."""
+        file_schema = self._reader.file_schema(file)
+        yield from self._one(file, file_schema)
+        self._add_facts(file, file_schema)
+
     def _one(self, file: OpenFile, file_schema: FileSchema) -> Generator[Announcement | pa.RecordBatch, None, None]:
         deleted = self._deleted_rows.positions(file)
         self.rows_deleted += len(deleted)

@@ -84,9 +84,24 @@ def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.Nativ
     return pa.BufferReader(content), content
 
 
+def open_run(storage: Storage, file: TaskInput) -> OpenFile:
+    """Opens a file without fetching it, because many files are open side by side."""
+    return _opened(storage, file, storage.open_input(storage.place(file.path), file.size))
+
+
 def open_file(storage: Storage, file: TaskInput) -> OpenFile:
     stream = storage.open_streaming(storage.place(file.path), file.size) if file.size > FETCHED_WHOLE else None
     source, content = fetch_source(storage, file.path, file.size) if stream is None else (stream.as_arrow(), None)
+    return _opened(storage, file, source, content, stream)
+
+
+def _opened(
+    storage: Storage,
+    file: TaskInput,
+    source: pa.NativeFile,
+    content: pa.Buffer | None = None,
+    stream: S3InputFile | None = None,
+) -> OpenFile:
     with storage.guard(file.path):
         footer = pq.read_metadata(source)
         rows_taken = None if file.share is None else row_range(footer, file)

@@ -55,8 +55,12 @@ class Reader:
         name_mapping: Mapping[Path, int] | None = None,
         joins: bool = False,
         cores: int = 1,
+        stream_buffer: int = 0,
     ) -> None:
-        """With `joins`, the reader finds out which small files it may join. That costs a closer look at the first."""
+        """With `joins`, the reader finds out which small files it may join. That costs a closer look at the first.
+
+        With a `stream_buffer`, it holds only so many bytes of each column chunk, because many files are open at once.
+        """
         self._storage = storage
         self._target = target
         ids = [field_id(column) for column in target if pa.types.is_dictionary(column.type)]
@@ -68,6 +72,7 @@ class Reader:
         self._name_mapping = name_mapping
         self._joins = joins
         self._cores = cores
+        self._stream_buffer = stream_buffer
         if cores > pa.cpu_count():
             pa.set_cpu_count(cores)  # Spark limits its workers to one thread
         self._file_schemas: deque[FileSchema] = deque(maxlen=_MAX_CACHED_SCHEMAS)
@@ -135,6 +140,13 @@ class Reader:
     def _raw_batches(self, file: OpenFile, selection: Selection) -> Generator[pa.RecordBatch, None, None]:
         with _naming_file(file):
             self._int96_unit(file.footer, selection)  # raises if there is none
+        if self._stream_buffer and not file.in_memory:
+            with self._storage.guard(file.input.path):
+                batches = self.decoded(
+                    file.source, file.footer, selection, file.row_groups, buffer_size=self._stream_buffer
+                )
+            yield from self._guarded(batches, file)
+            return
         for row_groups, together, source in self._sources(file, selection):
             in_memory = source is not file.source or file.in_memory
             buffered = not in_memory and together <= 2 * _BUFFERED_AT_ONCE

@@ -1,0 +1,100 @@
+"""Sorts a table with tidyberg and with Iceberg's Java action: by a key, along the z-order curve and the Hilbert curve.
+
+python -m benchmarks.sort
+python -m benchmarks.sort --only sort --skewed
+python -m benchmarks.sort --only sort --gb 4 --worker-gb 1 --sides tidyberg
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, replace
+
+from benchmarks.measure import BenchmarkError, Run, measure
+from benchmarks.scenarios import SCENARIOS, Scenario
+from benchmarks.two_sides import add_options, home_of
+from benchmarks.warehouse import Bench
+
+GB = 1024**3
+SIDES = ("tidyberg-sort", "java-sort")
+_TABLE_BYTES = 470 * 1024 * 1024  # of the scenario "encode"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way to order the rows of the table."""
+
+    name: str
+    mode: str  # the kind and the columns
+    times_faster: float  # than Java: the target
+
+
+LAYOUTS = (
+    Layout("sort", "sort user_id", 2.5),
+    Layout("zorder", "zorder user_id,event_time", 2.0),
+    Layout("hilbert", "hilbert user_id,event_time", 2.0),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--only", choices=[layout.name for layout in LAYOUTS], help="measure only this one")
+    parser.add_argument("--sides", nargs="+", default=["tidyberg", "java"], help="tidyberg, java or both")
+    parser.add_argument("--gb", type=float, help="the size of the table; 0.46 by default")
+    parser.add_argument("--worker-gb", type=float, help="the most memory of a Python worker, its address space")
+    parser.add_argument("--spark-shuffle", action="store_true", help="move rows by Spark's shuffle, as on a cluster")
+    parser.add_argument("--skewed", action="store_true", help="half of all rows have one key")
+    given = parser.parse_args()
+    scenario = _scenario(given.gb, skewed=given.skewed)
+    failed = False
+    with home_of(given.keep) as home:
+        bench = Bench(home / scenario.name, scenario)
+        expected = bench.prepare()
+        if given.only_build:
+            return
+        for layout in LAYOUTS:
+            if given.only in (None, layout.name):
+                settings = [f"memory={given.worker_gb}"] if given.worker_gb else []
+                settings += ["session=yes"] if given.spark_shuffle else []
+                bench.scenario = replace(scenario, mode=" ".join([layout.mode, *settings]))
+                runs = {}
+                for side in given.sides:
+                    try:
+                        runs[side] = measure(f"{side}-sort", bench, given.threads, expected)
+                    except BenchmarkError as error:
+                        print(f"{layout.name} by {side} failed: {error}", file=sys.stderr)
+                        failed = True
+                _report(layout, runs)
+    sys.exit(failed)
+
+
+def _scenario(gb: float | None, *, skewed: bool) -> Scenario:
+    scenario = SCENARIOS["encode"]
+    if gb is not None:
+        scenario = replace(scenario, name=f"sort-{gb:g}gb", files=round(scenario.files * gb * GB / _TABLE_BYTES))
+    if skewed:
+        scenario = replace(scenario, name=f"{scenario.name}-skewed", rows="skewed")
+    return scenario
+
+
+def _report(layout: Layout, runs: dict[str, Run]) -> None:
+    for side, run in runs.items():
+        print(
+            f"{layout.name:8} {side:9} {run.seconds:7.2f} s {run.cpu_seconds:7.1f} CPU s, {run.outputs} files of "
+            f"{run.bytes_written / run.outputs / 2**20:.0f} MB, tree {run.peak_bytes / GB:.2f} GB, "
+            f"worker {run.worker_bytes / GB:.2f} GB {json.dumps(run.facts)}",
+            flush=True,
+        )
+    if len(runs) == 2:
+        ratio = runs["java"].seconds / runs["tidyberg"].seconds
+        cpu = runs["java"].cpu_seconds / runs["tidyberg"].cpu_seconds
+        print(
+            f"{layout.name:8} {ratio:.2f} times as fast as Java (the target is {layout.times_faster}), "
+            f"with 1/{cpu:.2f} of the CPU time",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

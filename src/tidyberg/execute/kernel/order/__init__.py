@@ -1,0 +1,1 @@
+"""The order of rows: keys, sorting, ranges and curves. All of it is pure functions on Arrow data."""

@@ -1,0 +1,136 @@
+"""The map tasks of a sort: read rows, apply deletes, and send each row to the range of its key."""
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidyberg.execute.kernel.attempt import RewriteAttempt, table_schema
+from tidyberg.execute.kernel.columns.checksum import RowChecksum
+from tidyberg.execute.kernel.columns.project import leaves
+from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
+from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
+from tidyberg.execute.kernel.encode import with_dictionary_strings
+from tidyberg.execute.kernel.memory import peak_rss_bytes
+from tidyberg.execute.kernel.order.ranges import RangeBounds
+from tidyberg.execute.kernel.range_sort.ipc_chunks import combined, gathered, plain_if_large, slices, to_chunks
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
+from tidyberg.model.shuffle import Chunk, ShuffleAttempt
+from tidyberg.model.task import ColumnFacts, Task, TaskInput
+
+_MANY_ROWS = 1 << 40  # more than any map task reads
+
+
+@dataclass(frozen=True, slots=True)
+class CutReport:
+    """What a map task of a sort has read and sent."""
+
+    rows_read: int
+    rows_deleted: int
+    rows_sent: tuple[int, ...]  # to each partition
+    bytes_read: int
+    bytes_sent: int
+    seconds: float
+    peak_rss_bytes: int
+    input_facts: dict[int, ColumnFacts] = field(default_factory=dict)
+    checksum: str | None = None  # of the rows that were sent
+    started_ns: int = 0
+    requests: dict[str, int] = field(default_factory=dict)
+    rows_taken: dict[str, tuple[int, int]] = field(default_factory=dict)
+    files_joined: int = 0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Sends the rows of some inputs to their ranges. `each` consecutive ranges belong to one partition."""
+
+    number: int
+    task: Task  # with the inputs of this map task
+    bounds: RangeBounds
+    partitions: int
+    each: int
+    kept: dict[int, bool]  # by field id: whether chunks hold dictionaries of the column
+
+    @property
+    def inputs(self) -> tuple[TaskInput, ...]:
+        return self.task.inputs
+
+    def chunks(self, attempt: ShuffleAttempt) -> Generator[Chunk, None, CutReport]:
+        started, started_ns = time.perf_counter(), time.time_ns()
+        task, storage = self.task, attempt.storage
+        rewriting = RewriteAttempt(task, attempt.number, storage, attempt.should_stop)
+        target = table_schema(task)
+        reader = rewriting.reader(with_dictionary_strings(target, self.kept), joins=True)
+        deleted = DeletedRows(task, storage, attempt.should_stop)
+        surviving = SurvivingRows(task, deleted, reader, leaves(target), attempt.should_stop)
+        memory = min(task.memory_bytes, attempt.memory_bytes or task.memory_bytes) // 2  # the other half is for copies
+        checksum = RowChecksum() if task.checksum else None
+        sent = np.zeros(self.partitions, np.int64)
+        bytes_sent = 0
+        with closing(open_prefetched(storage, task.inputs)) as files:
+            for rows in _collected(surviving, files, memory):
+                if checksum is not None:
+                    checksum.update(rows)
+                for chunk in self._cut(rows, int(sent.sum()), sent):
+                    bytes_sent += len(chunk.data)
+                    yield chunk
+                del rows
+        return CutReport(
+            rows_read=surviving.rows_read,
+            rows_deleted=surviving.rows_deleted,
+            rows_sent=tuple(sent.tolist()),
+            bytes_read=sum(file.bytes_taken for file in task.inputs),
+            bytes_sent=bytes_sent,
+            seconds=time.perf_counter() - started,
+            peak_rss_bytes=peak_rss_bytes(),
+            input_facts=surviving.facts(),
+            checksum=checksum.hexdigest() if checksum is not None else None,
+            started_ns=started_ns,
+            requests=storage.requests,
+            rows_taken=surviving.rows_taken,
+            files_joined=surviving.files_joined,
+        )
+
+    def _cut(self, rows: pa.Table, first: int, sent: npt.NDArray[np.int64]) -> Iterator[Chunk]:
+        """Cuts rows, of which `first` were sent before, and adds them to those that were sent to each partition."""
+        ranges = self.bounds.assign(rows, self.number * _MANY_ROWS + first)
+        counts = np.bincount(ranges, minlength=self.partitions * self.each)
+        # A stable sort of 16-bit numbers is a radix sort.
+        order = np.argsort(ranges.astype(np.uint16) if len(counts) <= 1 << 16 else ranges, kind="stable")
+        used = int(np.count_nonzero(counts))
+        columns = [plain_if_large(combined(column), used) for column in rows.columns]
+        schema = pa.schema([f.with_type(c.type) for f, c in zip(rows.schema, columns, strict=True)])
+        ordered = pa.Table.from_batches([gathered(columns, order, schema)])
+        del columns
+        for number, begin, size in slices(np.cumsum(counts)):
+            partition = number // self.each
+            sent[partition] += size
+            for data in to_chunks(ordered.slice(begin, size)):
+                yield Chunk(partition, data, tag=number)
+
+
+def _collected(surviving: SurvivingRows, files: Iterator[OpenFile], memory: int) -> Iterator[pa.Table]:
+    """Yields tables of about `memory` bytes, with one dictionary per column."""
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    with closing(surviving.pieces(files)) as pieces:
+        for piece in pieces:
+            if isinstance(piece, Announcement) or not piece.num_rows:
+                continue
+            batches.append(piece)
+            size += sum(map(_bytes_of_rows, piece.columns))
+            if size >= memory:
+                yield pa.Table.from_batches(batches).unify_dictionaries()
+                batches, size = [], 0
+    if batches:
+        yield pa.Table.from_batches(batches).unify_dictionaries()
+
+
+def _bytes_of_rows(column: pa.Array) -> int:
+    """Counts no dictionaries, which many batches may share."""
+    indices = column.indices if pa.types.is_dictionary(column.type) else column
+    return int(indices.nbytes)

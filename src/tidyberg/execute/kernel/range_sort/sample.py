@@ -1,0 +1,149 @@
+"""Samples the columns of a sort key, so that the driver can choose the bounds of ranges."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.columns.field_ids import field_id
+from tidyberg.execute.kernel.columns.project import Selection, leaves
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
+from tidyberg.execute.kernel.read.reader import Reader
+from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.sort_key import SortKey
+from tidyberg.model.task import SampleResult, SampleTask
+from tidyberg.storage.file_io import Storage
+
+_MEASURED_ROWS = 16_384  # the size of rows in memory is measured on so many of a file
+_MEASURED_FILES = 2  # of each task
+_SMALL_DICTIONARY = 64 * 1024  # every chunk of a shuffle has its dictionaries, so larger ones are not kept
+_INDEX_BYTES = 4
+
+Numbers = npt.NDArray[np.int64]
+
+
+def sample_keys(task: SampleTask, storage: Storage, should_stop: Callable[[], bool]) -> SampleResult:
+    """Reads the key columns of some row groups. A file contributes rows in proportion to all its rows."""
+    schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
+    keys = key_schema(schema, task.key)
+    key_reader, row_reader = (_reader(task, storage, columns, should_stop) for columns in (keys, schema))
+    rows: list[pa.RecordBatch] = []
+    footers: list[tuple[pq.FileMetaData, Selection]] = []
+    measured: list[pa.RecordBatch] = []
+    in_all = sum(file.records for file in task.inputs)
+    with closing(open_prefetched(storage, task.inputs)) as files:
+        for file in files:
+            if should_stop():
+                raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
+            with file.source, storage.guard(file.input.path):
+                wanted = -(-task.rows * file.input.records // max(1, in_all))
+                rows += _sampled(key_reader, file, wanted, task.row_groups)
+                footers.append((file.footer, row_reader.selection(file)))
+                if len(measured) < _MEASURED_FILES and file.footer.num_rows:
+                    measured.append(_first_rows(row_reader, file))
+    dictionaries = dictionaries_from_footers(leaves(schema), footers)
+    small = _small_dictionaries(schema, dictionaries, footers)
+    return SampleResult(
+        task.job_id,
+        task.group_id,
+        _to_ipc(pa.Table.from_batches(rows, schema=keys)),
+        _bytes_per_row(measured, small),
+        dictionaries,
+        small,
+    )
+
+
+def key_schema(schema: pa.Schema, key: SortKey) -> pa.Schema:
+    """Returns the columns of the key only. Structs keep the fields that lead to one."""
+    wanted = {field.source_id for field in key.fields}
+    return pa.schema([part for column in schema if (part := _leading_to(column, wanted)) is not None])
+
+
+def _leading_to(column: pa.Field, wanted: set[int]) -> pa.Field | None:
+    if field_id(column) in wanted:
+        return column
+    if not pa.types.is_struct(column.type):
+        return None
+    parts = [part for child in column.type if (part := _leading_to(child, wanted)) is not None]
+    return column.with_type(pa.struct(parts)) if parts else None
+
+
+def _reader(task: SampleTask, storage: Storage, columns: pa.Schema, should_stop: Callable[[], bool]) -> Reader:
+    return Reader(
+        storage,
+        columns,
+        batch_rows=_MEASURED_ROWS,
+        constants=task.constants,
+        should_stop=should_stop,
+        name_mapping=task.name_mapping,
+    )
+
+
+def _sampled(reader: Reader, file: OpenFile, wanted: int, most: int) -> Iterator[pa.RecordBatch]:
+    """Yields `wanted` rows, evenly spaced in at most so many row groups, which are evenly spaced in the file."""
+    groups = _spread(file.footer.num_row_groups, most).tolist()
+    rows = sum(file.footer.row_group(number).num_rows for number in groups)
+    positions = _spread(rows, wanted)
+    selection = reader.selection(file)
+    first = 0
+    for batch in reader.decoded(file.source, file.footer, selection, groups):
+        begin, end = np.searchsorted(positions, [first, first + batch.num_rows])
+        if begin < end:
+            chosen = batch.take(pa.array(positions[begin:end] - first))
+            yield reader.projected(chosen, selection)
+        first += batch.num_rows
+
+
+def _spread(count: int, most: int) -> Numbers:
+    """Returns at most so many numbers below `count`, evenly spaced."""
+    if count <= most:
+        return np.arange(count)
+    return (np.arange(most) * 2 + 1) * count // (2 * most)
+
+
+def _first_rows(reader: Reader, file: OpenFile) -> pa.RecordBatch:
+    selection = reader.selection(file)
+    with closing(iter(reader.decoded(file.source, file.footer, selection, [0]))) as batches:  # type: ignore[type-var]
+        return reader.projected(next(batches), selection)
+
+
+def _small_dictionaries(
+    schema: pa.Schema, dictionaries: dict[int, bool], files: Sequence[tuple[pq.FileMetaData, Selection]]
+) -> frozenset[int]:
+    """Returns the ids of strings whose dictionaries are small in every row group."""
+    found = set()
+    for column in schema:
+        identifier = field_id(column)
+        if identifier is None or not dictionaries.get(identifier) or not pa.types.is_string(column.type):
+            continue
+        sizes = [
+            chunk.data_page_offset - chunk.dictionary_page_offset
+            for footer, selection in files
+            if identifier in selection.source_of
+            for number in range(footer.num_row_groups)
+            if (chunk := footer.row_group(number).column(selection.source_of[identifier])).dictionary_page_offset
+        ]
+        if sizes and max(sizes) <= _SMALL_DICTIONARY:
+            found.add(identifier)
+    return frozenset(found)
+
+
+def _bytes_per_row(measured: Sequence[pa.RecordBatch], dictionaries: frozenset[int]) -> float:
+    size = rows = 0
+    for batch in measured:
+        rows += batch.num_rows
+        for column, described in zip(batch.columns, batch.schema, strict=True):
+            is_small = field_id(described) in dictionaries
+            size += _INDEX_BYTES * batch.num_rows if is_small else column.nbytes
+    return size / max(1, rows)
+
+
+def _to_ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

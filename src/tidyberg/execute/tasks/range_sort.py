@@ -1,0 +1,118 @@
+"""Divides the sort of a large group: tasks that sample its key, then a shuffle of ranges of the key.
+
+A range is so small that a worker sorts it in memory. A reduce task has the consecutive ranges of its outputs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tidyberg.execute.kernel.order.ranges import range_bounds
+from tidyberg.execute.kernel.range_sort.cut import Cut
+from tidyberg.execute.kernel.range_sort.merge import Merge
+from tidyberg.execute.tasks.division import shares
+from tidyberg.model.shuffle import ShuffleJob
+from tidyberg.model.sizes import MB
+from tidyberg.model.task import SampleResult, SampleTask, Task, TaskInput
+
+RANGE_BYTES = 64 * MB  # of a range in memory; a worker has it a few times while it sorts and writes
+_SMALLEST_RANGE_BYTES = 4 * MB  # if there is little memory
+_MOST_MEMORY_PER_BYTE = 20  # how much larger rows may be in memory than on storage, except in rare cases
+_MAP_BYTES = 48 * MB  # on storage, so that a map task takes a few seconds
+_SMALL_MAP_BYTES = 8 * MB
+_SAMPLED_FILES = 128
+_SAMPLED_ROW_GROUPS = 128
+_SAMPLED_ROWS = 100_000  # enough for ranges that differ by a few percent
+_ROWS_PER_RANGE = 200
+_MOST_PARTS = 10_000
+_MOST_RANGES = 60_000
+
+
+def may_be_large(task: Task) -> bool:
+    """Whether the rows of a sorted group may be too many for the memory of one task. A sample tells."""
+    if task.mode != "sort" or task.partitioning is not None:
+        return False
+    return sum(file.size for file in task.inputs) * _MOST_MEMORY_PER_BYTE > task.memory_bytes
+
+
+def bytes_in_memory(task: Task, samples: Sequence[SampleResult]) -> int:
+    """Return how much memory the rows of a group take."""
+    return round(sum(file.records for file in task.inputs) * max(sample.bytes_per_row for sample in samples))
+
+
+def reduce_tasks(task: Task) -> int:
+    """Return how many tasks write the outputs of a group."""
+    return max(1, min(task.outputs, _MOST_PARTS))
+
+
+def sample_tasks(task: Task, tasks: int) -> list[SampleTask]:
+    """Return at most so many tasks that sample the key of a group."""
+    assert task.sort_key is not None
+    files = _spread(task.inputs, _SAMPLED_FILES)
+    rows = max(_SAMPLED_ROWS, _ROWS_PER_RANGE * reduce_tasks(task))
+    in_all = sum(file.records for file in files)
+    parts = [files[number::tasks] for number in range(tasks) if files[number::tasks]]
+    return [
+        SampleTask(
+            job_id=task.job_id,
+            group_id=task.group_id,
+            inputs=part,
+            arrow_schema=task.arrow_schema,
+            key=task.sort_key,
+            rows=-(-rows * sum(file.records for file in part) // max(1, in_all)),
+            row_groups=-(-_SAMPLED_ROW_GROUPS // len(files)),
+            constants=task.constants,
+            name_mapping=task.name_mapping,
+        )
+        for part in parts
+    ]
+
+
+def cut_tasks(task: Task, cores: int) -> list[Task]:
+    """Return the group's task with the inputs of each map task."""
+    size = sum(file.size for file in task.inputs)
+    maps = max(size // _MAP_BYTES, min(2 * cores, size // _SMALL_MAP_BYTES), 1)
+    return [replace(task, inputs=share) for share in shares(task.inputs, min(maps, _MOST_PARTS))]
+
+
+def shuffle_job(
+    task: Task, cuts: Sequence[Task], samples: Sequence[SampleResult], *, cores: int, memory_bytes: int
+) -> ShuffleJob:
+    """Return the shuffle that sorts a group. `cuts` are its map tasks, `cores` those of each reduce task."""
+    assert task.sort_key is not None
+    parts = reduce_tasks(task)
+    records = sum(file.records for file in task.inputs)
+    range_bytes = max(_SMALLEST_RANGE_BYTES, min(RANGE_BYTES, memory_bytes // 2))
+    each = max(1, min(-(-bytes_in_memory(task, samples) // (parts * range_bytes)), _MOST_RANGES // parts))
+    sample = pa.concat_tables([pa.ipc.open_stream(sample.rows).read_all() for sample in samples])
+    bounds = range_bounds(sample, task.sort_key, parts * each)
+    dictionaries = _agreed(samples)
+    kept = dict.fromkeys(frozenset.intersection(*(sample.small_dictionaries for sample in samples)), True)
+    share = TaskInput("", sum(file.size for file in task.inputs) // parts, records // parts)
+    outputs = [task.outputs * (part + 1) // parts - task.outputs * part // parts for part in range(parts)]
+    lean = replace(task, inputs=(share,), deletes=(), equality_schemas={}, constants={}, cores=cores, parts=parts)
+    return ShuffleJob(
+        task.job_id,
+        task.group_id,
+        tuple(Cut(number, cut, bounds, parts, each, kept) for number, cut in enumerate(cuts)),
+        tuple(
+            Merge(replace(lean, part=part, outputs=outputs[part]), bounds, dictionaries, kept) for part in range(parts)
+        ),
+    )
+
+
+def _agreed(samples: Sequence[SampleResult]) -> dict[int, bool]:
+    """Return by field id whether a dictionary pays. One file that speaks against it is enough."""
+    verdicts: dict[int, bool] = {}
+    for sample in samples:
+        for identifier, pays in sample.dictionaries.items():
+            verdicts[identifier] = verdicts.get(identifier, True) and pays
+    return verdicts
+
+
+def _spread(files: tuple[TaskInput, ...], most: int) -> tuple[TaskInput, ...]:
+    """Return files that are evenly spaced."""
+    if len(files) <= most:
+        return files
+    return tuple(files[(2 * number + 1) * len(files) // (2 * most)] for number in range(most))

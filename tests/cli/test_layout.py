@@ -1,0 +1,99 @@
+"""`layout`, and sorts in `plan` and `compact`, on a real catalog."""
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tests.builders.console import Run
+from tidyberg.testing import Warehouse
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType(), required=False)
+)
+FILES = 10
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> Table:
+    """Ten files with random ids, in a table with a sort order by id, descending."""
+    table = warehouse.catalog.create_table(
+        "analytics.random",
+        SCHEMA,
+        sort_order=SortOrder(SortField(1, IdentityTransform(), SortDirection.DESC)),
+    )
+    random = np.random.default_rng(5)
+    for _ in range(FILES):
+        ids = random.integers(0, 10**6, 2_000)
+        table.append(pa.table({"id": ids, "region": [f"r{n % 3}" for n in range(len(ids))]}))
+    return table
+
+
+def test_layout_shows_ranges_depth_and_what_a_sort_changes(run: Run, table: Table) -> None:
+    ran = run("layout", "analytics.random")
+    assert ran.status == 0, ran.err
+    assert "10 files by id desc" in ran.out
+    assert "deepest overlap" in ran.out
+    assert "up to 10" in ran.out
+    assert "a lookup by id reads 1 file instead of 10" in " ".join(ran.out.split())
+    assert "next: tidyberg compact analytics.random --sort" in ran.out
+
+
+def test_layout_by_another_column_and_as_json_and_svg(run: Run, table: Table, tmp_path: Path) -> None:
+    picture = tmp_path / "layout.svg"
+    document = run("layout", "analytics.random", "--by", "region", "--svg", str(picture), "--json").json
+    assert (document["order"], document["column"]) == ("region", "region")
+    assert len(document["before"]["files"]) == FILES
+    assert document["before"]["histogram"] == {str(FILES): FILES}
+    assert (document["before"]["files"][0]["low_value"], document["before"]["files"][0]["high_value"]) == ("r0", "r2")
+    assert document["before"]["average_depth"] == pytest.approx(FILES)
+    assert document["after"]["max_depth"] == 1
+    drawn = ElementTree.parse(picture).getroot()
+    assert len(drawn.findall(".//{http://www.w3.org/2000/svg}rect")) > 2 * FILES
+
+
+def test_layout_of_a_table_without_an_order_asks_for_a_column(run: Run) -> None:
+    ran = run("layout", "analytics.events")
+    assert ran.status == 2
+    assert "has no sort order" in ran.err
+    assert run("layout", "analytics.events", "--by", "id", "--svg", "/nowhere/x.svg").status == 2
+
+
+def test_plan_prices_a_sort_and_says_when_it_pays_back(run: Run, table: Table) -> None:
+    ran = run("plan", "analytics.random", "--sort")
+    assert ran.status == 0, ran.err
+    assert "order by id desc" in ran.out
+    assert "sort by id desc: a lookup reads 1 file instead of 10 files, costs $" in ran.out
+    assert "pays back after" in ran.out
+    plan = run("plan", "analytics.random", "--sort-order", "id", "--json").json
+    (group,) = plan["groups"]
+    assert (group["mode"], group["sort_key"]["order_id"]) == ("sort", None)
+    assert (
+        run("plan", "analytics.random", "--sort-order", "id desc", "--json").json["groups"][0]["sort_key"]["order_id"]
+        == 1
+    )
+    curve = run("plan", "analytics.random", "--hilbert", "id,region", "--json").json
+    assert curve["groups"][0]["sort_key"]["curve"] == "hilbert"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--sort-order", "nope"), "no column nope"),
+        (("--zorder", "id"), "at least 2 columns"),
+        (("--sort", "--zorder", "id,region"), "exclude each other"),
+        (("--sort", "--strategy", "full"), "does not go with the strategy full"),
+        (("--sort-order", "day(id)"), "does not apply to column id"),
+    ],
+)
+def test_a_bad_order_is_an_error_of_the_caller(run: Run, table: Table, flags: tuple[str, ...], words: str) -> None:
+    ran = run("plan", "analytics.random", *flags)
+    assert ran.status == 2
+    assert words in ran.err.replace("\n", " ")

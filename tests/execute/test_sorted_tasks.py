@@ -1,0 +1,198 @@
+"""Tasks that sort or merge: rows, deletes, lineage and partitions survive, and a claim is set only if it is true."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.builders.delete_files import equality_delete, position_delete
+from tests.builders.tasks import field, make_task, read_rows, run, write_file
+from tidyberg.execute.kernel.order.sorting import is_sorted, sorted_positions
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.sort_key import Curve, SortField, SortKey
+from tidyberg.model.task import Task, TaskInput, TaskPartitionField, TaskResult
+
+SCHEMA = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2), field("part", pa.int32(), 3)])
+KEY = SortKey((SortField(1, descending=True, nulls_last=True), SortField(2)), order_id=3)
+MERGED = ["in memory", "as streams"]
+
+
+def rows(count: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    ids = pa.array(rng.integers(0, 1000, count), mask=rng.random(count) < 0.05)
+    names = [f"name {number}" for number in rng.integers(0, 50, count)]
+    return pa.table([ids, names, pa.array(rng.integers(0, 4, count), pa.int32())], schema=SCHEMA)
+
+
+def sorted_rows(count: int, seed: int) -> pa.Table:
+    table = rows(count, seed)
+    return table.take(pa.array(sorted_positions(table, KEY)))
+
+
+def runs(directory: Path, files: int = 6, count: int = 800) -> list[TaskInput]:
+    return [
+        write_file(directory / f"{n}.parquet", sorted_rows(count, n), row_group_size=300, data_page_size=500)
+        for n in range(files)
+    ]
+
+
+def merge_task(inputs: list[TaskInput], directory: Path, way: str = "in memory", **changes: Any) -> Task:
+    # With so little memory the rows cannot be sorted at once. The pages of the files still fit.
+    memory = {"in memory": 256 * 1024 * 1024, "as streams": 30_000}[way]
+    options = {"mode": "merge", "sort_key": KEY, "memory_bytes": memory, "batch_rows": 128, **changes}
+    return make_task(inputs, SCHEMA, directory, **options)
+
+
+def claims(result: TaskResult) -> set[int | None]:
+    return {output.sort_order_id for output in result.outputs}
+
+
+def written(result: TaskResult) -> pa.Table:
+    return pa.concat_tables([pq.ParquetFile(output.path).read() for output in result.outputs])
+
+
+def in_order(result: TaskResult, key: SortKey = KEY) -> bool:
+    table = written(result)
+    return is_sorted(pa.table(table.columns, schema=SCHEMA), key)
+
+
+def multiset(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+def test_a_sorted_task_writes_all_rows_in_order_and_claims_it(tmp_path: Path) -> None:
+    tables = [rows(500, seed) for seed in range(4)]
+    inputs = [write_file(tmp_path / f"{number}.parquet", table) for number, table in enumerate(tables)]
+    result = run(make_task(inputs, SCHEMA, tmp_path / "out", outputs=3, target=3_000, mode="sort", sort_key=KEY))
+    assert len(result.outputs) > 1
+    assert in_order(result)
+    assert claims(result) == {3}
+    assert multiset(written(result)) == multiset(pa.concat_tables(tables))
+    assert result.rows_read == result.rows_written == 2000
+
+
+def test_a_key_that_is_no_order_of_the_table_is_not_claimed(tmp_path: Path) -> None:
+    inputs = [write_file(tmp_path / "a.parquet", rows(500, 1))]
+    own = dataclasses.replace(KEY, order_id=None)
+    curve = SortKey((SortField(1), SortField(3)), Curve.HILBERT)
+    for number, key in enumerate((own, curve)):
+        result = run(make_task(inputs, SCHEMA, tmp_path / str(number), mode="sort", sort_key=key))
+        assert claims(result) == {None}
+        assert multiset(written(result)) == multiset(rows(500, 1))
+
+
+def test_rows_beyond_the_memory_are_not_sorted_and_leave_nothing_behind(tmp_path: Path) -> None:
+    inputs = runs(tmp_path / "in")
+    task = make_task(inputs, SCHEMA, tmp_path / "out", mode="sort", sort_key=KEY, memory_bytes=10_000, batch_rows=100)
+    with pytest.raises(KernelFailure, match="cannot be sorted by one task") as failure:
+        run(task)
+    assert failure.value.kind is FailureKind.LIMIT
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("way", MERGED)
+def test_sorted_files_are_merged_in_order(tmp_path: Path, way: str) -> None:
+    inputs = runs(tmp_path / "in")
+    result = run(merge_task(inputs, tmp_path / "out", way, outputs=2))
+    assert in_order(result)
+    assert claims(result) == {3}
+    assert result.warnings == ()
+    assert multiset(written(result)) == multiset(pa.concat_tables([sorted_rows(800, n) for n in range(6)]))
+    assert result.rows_read == result.rows_written == 4800
+    assert result.output_facts[1].values == result.input_facts[1].values == 4800
+
+
+def test_a_false_claim_is_found_while_files_are_merged(tmp_path: Path) -> None:
+    """Rows beyond the memory cannot be sorted then, so the outputs have no claim, and a warning says why."""
+    inputs = [*runs(tmp_path / "in"), write_file(tmp_path / "in" / "false.parquet", rows(800, 9))]
+    result = run(merge_task(inputs, tmp_path / "out", "as streams"))
+    assert claims(result) == {None}
+    assert not in_order(result)
+    assert "false.parquet claims a sort order, but its live row" in result.warnings[0]
+    assert "Its outputs are not sorted, and claim no sort order." in result.warnings[0]
+    expected = [*(sorted_rows(800, n) for n in range(6)), rows(800, 9)]
+    assert multiset(written(result)) == multiset(pa.concat_tables(expected))
+    assert len(list((tmp_path / "out").iterdir())) == len(result.outputs), "I6: the merge left nothing behind"
+
+
+def test_files_with_a_false_claim_are_sorted_if_they_fit_in_memory(tmp_path: Path) -> None:
+    inputs = [write_file(tmp_path / f"{n}.parquet", rows(500, n)) for n in range(3)]
+    result = run(merge_task(inputs, tmp_path / "out"))
+    assert in_order(result)
+    assert claims(result) == {3}
+
+
+@pytest.mark.parametrize("way", MERGED)
+def test_deleted_rows_leave_on_the_way(tmp_path: Path, way: str) -> None:
+    inputs = [dataclasses.replace(file, sequence_number=1) for file in runs(tmp_path / "in")]
+    names = pa.schema([SCHEMA.field("name")])
+    deletes = (
+        position_delete(tmp_path / "p.parquet", [(inputs[0].path, row) for row in range(0, 800, 3)], 2),
+        equality_delete(tmp_path / "e.parquet", names, {"name": ["name 7"]}, (2,), 2),
+    )
+    schemas = {(2,): bytes(names.serialize())}
+    result = run(merge_task(inputs, tmp_path / "out", way, deletes=deletes, equality_schemas=schemas))
+    live = [row for at, row in enumerate(sorted_rows(800, 0).to_pylist()) if at % 3]
+    live += [row for number in range(1, 6) for row in sorted_rows(800, number).to_pylist()]
+    expected = [row for row in live if row["name"] != "name 7"]
+    assert multiset(written(result)) == sorted(map(repr, expected))
+    assert result.rows_deleted == 4800 - len(expected)
+    assert claims(result) == {3}
+    assert in_order(result)
+
+
+@pytest.mark.parametrize("way", MERGED)
+def test_row_ids_stay_with_their_rows(tmp_path: Path, way: str) -> None:
+    inputs = [
+        dataclasses.replace(file, first_row_id=10_000 * number, sequence_number=number + 1)
+        for number, file in enumerate(runs(tmp_path / "in"))
+    ]
+    result = run(merge_task(inputs, tmp_path / "out", way, lineage=True))
+    found = {row["_row_id"]: (row["id"], row["name"]) for row in read_rows([o.path for o in result.outputs])}
+    expected = {
+        10_000 * number + position: (row["id"], row["name"])
+        for number in range(6)
+        for position, row in enumerate(sorted_rows(800, number).to_pylist())
+    }
+    assert found == expected
+    assert claims(result) == {3}
+
+
+@pytest.mark.parametrize("mode", ["sort", "merge"])
+def test_every_partition_is_in_order_if_rows_move_to_other_partitions(tmp_path: Path, mode: str) -> None:
+    partitioning = (TaskPartitionField(3, "identity"),)
+    inputs = runs(tmp_path / "in")
+    result = run(merge_task(inputs, tmp_path / "out", partitioning=partitioning, mode=mode, target=10**9))
+    assert len(result.outputs) == 4
+    assert claims(result) == {3}
+    for output in result.outputs:
+        table = pq.ParquetFile(output.path).read()
+        assert is_sorted(pa.table(table.columns, schema=SCHEMA), KEY)
+        assert set(table["part"].to_pylist()) == {output.partition[0] if output.partition else None}
+
+
+@pytest.mark.parametrize("way", MERGED)
+def test_no_rows_give_no_outputs(tmp_path: Path, way: str) -> None:
+    inputs = [write_file(tmp_path / f"{n}.parquet", SCHEMA.empty_table()) for n in range(2)]
+    result = run(merge_task(inputs, tmp_path / "out", way))
+    assert result.outputs == ()
+
+
+def test_a_merge_of_more_files_than_the_memory_allows_is_refused_with_a_reason(tmp_path: Path) -> None:
+    inputs = runs(tmp_path / "in")
+    result = run(merge_task(inputs, tmp_path / "out", "as streams", memory_bytes=2_000))
+    assert claims(result) == {None}
+    assert "merging 6 sorted files at once would take" in result.warnings[0]
+
+
+def test_files_that_were_fetched_in_pieces_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files beyond a size are not held in memory. Only buffers of their column chunks are."""
+    monkeypatch.setattr("tidyberg.execute.kernel.merge_runs._HELD_BYTES", 0)
+    result = run(merge_task(runs(tmp_path / "in"), tmp_path / "out", "as streams"))
+    assert in_order(result)
+    assert claims(result) == {3}
+    assert result.warnings == ()
