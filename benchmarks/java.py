@@ -11,7 +11,9 @@ PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:
 S3_PACKAGES = f"{PACKAGES},org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 
 
-def open_session(directory: Path, threads: int, scratch: Path, on_s3: Mapping[str, str] | None = None) -> Any:
+def open_session(
+    directory: Path, threads: int, scratch: Path, on_s3: Mapping[str, str] | None = None, memory: str = "4g"
+) -> Any:
     """`on_s3` has PyIceberg's properties of a catalog whose tables are in an S3 store."""
     from pyspark.sql import SparkSession
 
@@ -23,7 +25,7 @@ def open_session(directory: Path, threads: int, scratch: Path, on_s3: Mapping[st
         builder.master(f"local[{threads}]")
         .config("spark.jars.packages", S3_PACKAGES if on_s3 else PACKAGES)
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
-        .config("spark.driver.memory", "4g")
+        .config("spark.driver.memory", memory)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", str(scratch))

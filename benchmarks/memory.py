@@ -36,13 +36,16 @@ class PeakMemory:
 
     def cpu_seconds(self) -> float:
         """Returns the CPU seconds of all processes so far, including those that have ended."""
-        family = [self._process, *self._process.children(recursive=True)]
-        return sum(map(_cpu, family))
+        return sum(map(_cpu, self.family()))
+
+    def family(self) -> list[psutil.Process]:
+        """Returns the process and its descendants."""
+        return [self._process, *self._process.children(recursive=True)]
 
     def _sample(self) -> None:
         while not self._done.wait(self._every_seconds):
             try:
-                family = [self._process, *self._process.children(recursive=True)]
+                family = self.family()
             except psutil.NoSuchProcess:
                 return
             resident = sum(map(_resident, family))

@@ -9,6 +9,7 @@ from tests.mutants.expiry_jobs import EXPIRY_JOBS
 from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.joins import JOINS
 from tests.mutants.layouts import LAYOUTS
+from tests.mutants.key_joins import KEY_JOINS
 from tests.mutants.leases import LEASES
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.manifest_rewrites import MANIFEST_REWRITES
@@ -46,6 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *PLANS,
     *COPIES,
     *JOINS,
+    *KEY_JOINS,
     *SPLICES,
     *SHUFFLES,
     *EXPIRIES,

@@ -94,7 +94,8 @@ def remove(
     adopted = frozenset(path for several in intent.adopted.values() for path in several)
     own = [path for path in sorted(paths) if ownership.owns(path, adopted)]
     foreign = sorted(set(paths) - set(own))
-    directories = [directory for directory in intent.directories.values() if ownership.holds(directory)]
+    written_to = (*intent.directories.values(), *intent.joins.values())
+    directories = [directory for directory in written_to if ownership.holds(directory)]
     removed, refused = [], []
     check()
     try:

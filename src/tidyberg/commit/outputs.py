@@ -16,7 +16,7 @@ from tenacity import (
 from tidyberg.commit.ownership import Ownership
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, TidybergError
 from tidyberg.model.job import Intent
-from tidyberg.model.task import OUTPUT_NAME, TaskResult, WrittenFile, output_prefix
+from tidyberg.model.task import OUTPUT_NAME, SCRATCH_NAME, TaskResult, WrittenFile, output_prefix
 from tidyberg.storage import table_files as objects
 
 LOOKUPS = 16  # at a time
@@ -60,18 +60,20 @@ def _size(io: FileIO, path: str) -> int:
 def existing_outputs(
     io: FileIO, intent: Intent, ownership: Ownership, check: Callable[[], None] = lambda: None
 ) -> list[str]:
-    """Returns the outputs that exist, including those adopted from a dead job.
+    """Returns the outputs and the files of joins that exist, including outputs adopted from a dead job.
 
     Lists each directory once, whatever the number of attempts and files, and only directories of the table. `check` is
     called before each listing, and stops the search if it raises.
     """
     groups = intent.groups
     adopted = sorted(path for paths in intent.adopted.values() for path in paths if ownership.owns(path, (path,)))
-    directories = sorted({directory for directory in intent.directories.values() if ownership.holds(directory)})
+    written_to = (*intent.directories.values(), *intent.joins.values())
+    directories = sorted({directory for directory in written_to if ownership.holds(directory)})
 
     def listed(directory: str) -> list[str]:
         check()
-        return [path for path in _outputs_in(io, directory, ownership.run_id) if group_of(path) in groups]
+        paths = _outputs_in(io, directory, ownership.run_id)
+        return [path for path in paths if group_of(path) in groups or join_of(path) in intent.joins]
 
     def there(path: str) -> list[str]:
         check()
@@ -92,6 +94,11 @@ def _outputs_in(io: FileIO, directory: str, run_id: str) -> list[str]:
 def group_of(path: str) -> int | None:
     name = OUTPUT_NAME.fullmatch(path.rpartition("/")[2])
     return int(name["group"]) if name else None
+
+
+def join_of(path: str) -> int | None:
+    name = SCRATCH_NAME.fullmatch(path.rpartition("/")[2])
+    return int(name["join"]) if name else None
 
 
 def exists(io: FileIO, path: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from tidyberg.model.task import OUTPUT_NAME
+from tidyberg.model.task import OUTPUT_NAME, SCRATCH_NAME
 
 METADATA_NAMES = uuid.UUID("7c9a5f0e-6f0f-4c55-9b52-0f3f7a0d7a11")
 _MARK_DIGITS = 12
@@ -72,7 +72,7 @@ class Ownership:
     def owns(self, path: str, adopted: Collection[str] = ()) -> bool:
         """Returns True if the run may delete the path. `adopted` are outputs with the id of a dead run of the table."""
         name = name_of(path)
-        if output := OUTPUT_NAME.fullmatch(name):
+        if output := OUTPUT_NAME.fullmatch(name) or SCRATCH_NAME.fullmatch(name):
             return _is_below(path, self.data_roots) and (output["run"] == self.run_id or path in adopted)
         return _is_below(path, self.metadata_roots) and self._is_metadata(name)
 

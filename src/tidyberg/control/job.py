@@ -74,7 +74,8 @@ class CompactionJob:
             status=status,
             finished_ms=self.services.now_ms(),
             # The job may have failed after it adopted the groups of a dead job and before it continued them.
-            unresolved=record.job.unresolved or (record.job.intent is not None and bool(record.job.intent.groups)),
+            unresolved=record.job.unresolved
+            or (record.job.intent is not None and bool(record.job.intent.groups or record.job.intent.joins)),
             error_code=error.code if isinstance(error, TidybergError) else type(error).__name__,
             error=str(error) or type(error).__name__,
         )

@@ -74,10 +74,16 @@ class JobRecord:
         """Removes groups from the intent. Call it when only committed files remain of them and of their metadata."""
         intent = self.job.intent
         assert intent is not None
-        self.update(sent=None, intent=intent.only(intent.groups - frozenset(groups)))
+        rest = replace(intent.only(intent.groups - frozenset(groups)), joins=intent.joins)
+        self.update(sent=None, intent=rest)
         self._store.withdraw(self.job.table_uuid, self.job.job_id, self.job.job_id, groups)
         if not self.job.unresolved:  # otherwise they may belong to an earlier commit that recovery must examine
             self._store.forget_paths(self.job.job_id)
+
+    def conclude_joins(self) -> None:
+        """Call it when no file of the job's joins remains."""
+        assert self.job.intent is not None
+        self.update(intent=replace(self.job.intent, joins={}))
 
     def forget(self) -> None:
         self._store.forget(self.job.job_id)

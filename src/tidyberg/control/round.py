@@ -11,15 +11,17 @@ from tidyberg.commit.loop import CommitLoop
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.context import JobContext, span_attributes
+from tidyberg.control.key_joins import KeyJoins
 from tidyberg.control.outcome import JobTotals
 from tidyberg.control.progress import RoundProgress
 from tidyberg.control.sorted_groups import SortedGroups
 from tidyberg.control.uncommitted_files import UncommittedFiles
 from tidyberg.errors import GroupsConflict, OutOfTime, StalePlan, TooManyOutputs
 from tidyberg.execute.engine import AnyResult, AnyTask, Engine, gathered
-from tidyberg.execute.tasks.build import build_tasks
+from tidyberg.execute.tasks.build import build_tasks, partitions_of
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.execute.tasks.division import divided
+from tidyberg.execute.tasks.key_joins import PlannedJoin, plan_joins
 from tidyberg.execute.tasks.range_sort import may_be_large, reduce_tasks
 from tidyberg.execute.tasks.renewal import RenewedAccess
 from tidyberg.execute.time_budget import current_budget
@@ -60,6 +62,7 @@ class Round:
     _outputs: int = 0
     _groups: dict[int, FileGroup] = field(default_factory=dict)
     _tasks: dict[int, Task] = field(default_factory=dict)
+    _joins: Sequence[PlannedJoin] = ()
     _waiting: list[TaskResult] = field(default_factory=list)  # finished, and not committed yet
     _progress: RoundProgress = field(init=False)
 
@@ -78,6 +81,7 @@ class Round:
             self._execute(engine, missing)
         if self._waiting:
             self._commit_waiting()
+        KeyJoins(self.context, self._joins).remove_scratch(self.planned.table)
 
     def _applicable(self) -> list[FileGroup]:
         """A given plan may be older than the table. Its stale groups are left out, with a warning."""
@@ -114,6 +118,8 @@ class Round:
         )
         tasks = [replace(task, parts=reduce_tasks(task)) if may_be_large(task) else task for task in tasks]
         self._tasks = {task.group_id: task for task in tasks}
+        to_run = [task for task in tasks if task.group_id not in self.planned.adopted]
+        self._joins = plan_joins(to_run, partitions_of(groups, inventory), request.options.join_delete_size)
         self.totals.open.update(self._groups)
         intent = Intent(
             job_id=record.job.job_id,
@@ -125,6 +131,7 @@ class Round:
             settle_seconds=engine.settle_seconds,
             adopted={group_id: tuple(file.path for file in r.outputs) for group_id, r in self.planned.adopted.items()},
             name_mapping=inventory.pinned.name_mapping,
+            joins={join.number: join.place.directory for join in self._joins},
         )
         before = record.job.progress
         record.save_plan(plan_to_json(plan))
@@ -158,10 +165,12 @@ class Round:
         attributes = span_attributes([self._groups[task.group_id] for task in tasks])
         schema = self.planned.inventory.pinned.schema
         joining = Joining(self._tasks, schema)
-        large = SortedGroups([task for task in tasks if may_be_large(task)], schema, options)
-        others = [task for task in tasks if not may_be_large(task)]
         try:
             with self.context.services.tracer.span("execution", engine=engine.name, **attributes):
+                tasks = KeyJoins(self.context, self._joins).resolved(tasks, engine, storage)
+                self._tasks.update((task.group_id, task) for task in tasks)
+                large = SortedGroups([task for task in tasks if may_be_large(task)], schema, options)
+                others = [task for task in tasks if not may_be_large(task)]
                 run = engine.run(
                     with_delete_contents(divided(others), storage, per_task=options.inline_delete_size),
                     storage,
@@ -330,5 +339,6 @@ def _joined_intents(open_intent: Intent | None, intent: Intent) -> Intent:
         attempts=max(open_intent.attempts, intent.attempts),
         outputs={**open_intent.outputs, **intent.outputs},
         parts={**open_intent.parts, **intent.parts},
+        joins={**open_intent.joins, **intent.joins},
         adopted={**open_intent.adopted, **intent.adopted},
     )

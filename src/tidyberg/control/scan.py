@@ -14,7 +14,7 @@ from tidyberg.commit.cleanup import referenced_paths
 from tidyberg.commit.ownership import CUSTOM_PROVIDER, Ownership, name_of
 from tidyberg.errors import AccessDenied, BadInput, StorageError
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.task import OUTPUT_NAME
+from tidyberg.model.task import OUTPUT_NAME, SCRATCH_NAME
 from tidyberg.record.store import JobStore
 from tidyberg.storage import table_files as objects
 from tidyberg.storage.file_io import Listed
@@ -118,7 +118,8 @@ def _is_ours(below: str) -> bool:
     Another table may lie below this table's location, with its own outputs.
     """
     *directories, name = below.split("/")
-    return OUTPUT_NAME.fullmatch(name) is not None and all(map(_DIRECTORY.fullmatch, directories))
+    is_named = OUTPUT_NAME.fullmatch(name) is not None or SCRATCH_NAME.fullmatch(name) is not None
+    return is_named and all(map(_DIRECTORY.fullmatch, directories))
 
 
 def _age(file: Listed, now_ms: int) -> int:
@@ -127,6 +128,6 @@ def _age(file: Listed, now_ms: int) -> int:
 
 
 def _run_of(path: str) -> str:
-    name = OUTPUT_NAME.fullmatch(name_of(path))
+    name = OUTPUT_NAME.fullmatch(name_of(path)) or SCRATCH_NAME.fullmatch(name_of(path))
     assert name is not None, "only names of outputs are asked about"
     return name["run"]

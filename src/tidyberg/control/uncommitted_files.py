@@ -61,6 +61,7 @@ class UncommittedFiles:
             record.update(unresolved=True)
         else:
             record.conclude(record.job.intent.groups)
+            record.conclude_joins()
             record.update(unresolved=False)
             record.forget()
 

@@ -112,12 +112,15 @@ class Intent:
     adopted: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # group id -> outputs of a dead job
     name_mapping: str | None = None  # the table's name mapping, by which files without field ids are read
     parts: Mapping[int, int] = field(default_factory=dict)  # group id -> the number of tasks, if there are several
+    joins: Mapping[int, str] = field(default_factory=dict)  # number of a join -> the directory of its temporary files
 
     @property
     def groups(self) -> frozenset[int]:
         return frozenset(self.directories) | frozenset(self.adopted)
 
     def only(self, groups: Collection[int]) -> "Intent":
+        """Returns the intent of these groups. Joins are not part of it, because other groups may need their files."""
+
         def part(of: Mapping[int, Any]) -> dict[int, Any]:
             return {group_id: value for group_id, value in of.items() if group_id in groups}
 
@@ -127,7 +130,11 @@ class Intent:
             outputs=part(self.outputs),
             adopted=part(self.adopted),
             parts=part(self.parts),
+            joins={},
         )
+
+    def only_joins(self) -> "Intent":
+        return replace(self.only(()), joins=self.joins)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ _AT_LEAST_ONE = (
     "commit_every",
     "max_record_batch_rows",
     "inline_delete_size",
+    "join_delete_size",
     "small_file_threshold",
     "min_input_files",
     "copy_min_row_group_bytes",
@@ -107,6 +108,7 @@ class PlanOptions:
     commit_every: int | None = None  # groups per commit; None: one commit for all
     max_record_batch_rows: int | None = None
     inline_delete_size: int = 10 * MB  # up to this size, a task carries its deletes; otherwise its worker reads them
+    join_delete_size: int = 256 * MB  # equality deletes that would take more memory are joined with the rows first
     max_file_count_per_partition: int = 100
     max_delete_ratio: float = 0.1  # also called fragment_ratio_threshold
     sort: str | None = None  # "table", or an order such as "a desc, bucket(16, id)"; sets the strategy `sort`

@@ -50,10 +50,13 @@ class TaskInput:
 
 @dataclass(frozen=True, slots=True)
 class TaskDelete:
-    """A delete file that applies to some inputs, by the same rule as the plan's `DeleteFile`."""
+    """A delete file that applies to some inputs, by the same rule as the plan's `DeleteFile`.
+
+    A `joined` file holds rows that a join has found for equality deletes up to its sequence number.
+    """
 
     path: str
-    kind: str  # position | equality | dv
+    kind: str  # position | equality | dv | joined
     size: int
     sequence_number: int
     referenced_data_file: str | None = None
@@ -147,6 +150,14 @@ OUTPUT_NAME = re.compile(
     r"tidyberg-(?P<run>.+)-g(?P<group>\d{5,9})(?:p(?P<part>\d{4,9}))?-a(?P<attempt>\d{2,9})-(?P<number>\d{4,9})"
     r"\.(?:parquet|puffin)"
 )
+
+
+def scratch_name(job_id: str, join: int, part: int, attempt: int, number: int, ending: str = "parquet") -> str:
+    """Return the name of a file that a join keeps for later tasks of its job. No snapshot ever references it."""
+    return f"{output_prefix(job_id)}j{join:05d}p{part:04d}-a{attempt:02d}-{number:04d}.{ending}"
+
+
+SCRATCH_NAME = re.compile(r"tidyberg-(?P<run>.+)-j(?P<join>\d{5,9})p\d{4,9}-a\d{2,9}-\d{4,9}\.(?:parquet|filter)")
 
 
 @dataclass(frozen=True, slots=True)

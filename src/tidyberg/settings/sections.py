@@ -143,6 +143,9 @@ class Options(Section):
     commit_every: int | None = Field(None, ge=1, description="Commit after every so many groups. Default: one commit.")
     max_record_batch_rows: int | None = Field(None, ge=1, description="The rows of an Arrow batch when files are read.")
     inline_delete_size: Size | None = Field(None, description="Up to this size, tasks carry deletes. Default: 10MB.")
+    join_delete_size: Size | None = Field(
+        None, description="Equality deletes that would take more memory are joined with the rows. Default: 256MB."
+    )
     max_file_count_per_partition: int | None = Field(
         None, ge=1, description="A partition with more files needs compaction. Default: 100."
     )

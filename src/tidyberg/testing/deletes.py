@@ -43,7 +43,7 @@ class EqualTo:
     column has dots.
     """
 
-    keys: Mapping[str, Sequence[Any]]
+    keys: Mapping[str, Sequence[Any] | pa.Array]  # many keys are faster as arrays
     like: str | None = None
     spec_id: int = 0
     sequence_number: int | None = None
@@ -246,6 +246,8 @@ def _position_rows(delete: Positions) -> pa.Table:
 
 def _key_rows(table: Table, delete: EqualTo) -> pa.Table:
     schema = schema_to_pyarrow(table.schema().select(*delete.keys))
+    if all(isinstance(keys, pa.Array) for keys in delete.keys.values()):
+        return pa.table(dict(delete.keys)).select(schema.names).cast(schema)
     rows: list[dict[str, Any]] = []
     for values in zip(*delete.keys.values(), strict=True):
         row: dict[str, Any] = {}

@@ -53,7 +53,7 @@ def build_tasks(
     # Deletes that no live file needs are in a group without files. Nobody reads them: they may be gone, or damaged.
     used = {group.group_id: [deletes[position] for position in group.deletes if group.files] for group in groups}
     equality_schemas = _equality_schemas([delete for some in used.values() for delete in some], schemas)
-    partitions = _partitions(groups, inventory)
+    partitions = partitions_of(groups, inventory)
     mapping = name_mapping(pinned.properties)
     return [
         Task(
@@ -129,7 +129,7 @@ def _equality_schemas(deletes: Sequence[DeleteFile], schemas: Sequence[Schema]) 
     return {ids: equality_schema_bytes(ids, schemas, path) for ids, path in first.items()}
 
 
-def _partitions(groups: Sequence[FileGroup], inventory: Inventory) -> dict[int, Partition]:
+def partitions_of(groups: Sequence[FileGroup], inventory: Inventory) -> dict[int, Partition]:
     """Return the partition of each group. The path alone is ambiguous: it may mean the text "null" or NULL."""
     firsts = {group.files[0].path: group.group_id for group in groups if group.files}
     files = inventory.data_files

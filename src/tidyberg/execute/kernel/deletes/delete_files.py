@@ -1,8 +1,10 @@
 """Reads delete files: position deletes, deletion vectors and equality deletes."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +20,7 @@ from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
 from tidyberg.execute.kernel.deletes.vectors import read_vectors
 from tidyberg.execute.kernel.read.open_files import MB, OpenFile, fetch_source
 from tidyberg.execute.kernel.read.reader import Reader
+from tidyberg.execute.kernel.read.row_ranges import row_group_starts
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete, TaskInput
 from tidyberg.storage.file_io import Storage
@@ -69,6 +72,21 @@ class DeleteFileReader:
 
         kept = _cache.get((self._identity, "position", delete.path), make)
         return kept if kept is not None else self._read_positions(self._open(delete), paths)
+
+    def joined_positions(self, delete: TaskDelete, paths: Collection[str]) -> Iterator[tuple[str, Positions]]:
+        """Yields sorted positions of these data files, in pieces. Reads only row groups that may hold some."""
+        file = self._open(delete)
+        with closing(file.source):
+            wanted = sorted(paths)
+            numbers = [number for number in file.row_groups if _may_name(file.footer.row_group(number), wanted)]
+            if not numbers:
+                return
+            starts = [*row_group_starts(file.footer), file.footer.num_rows]
+            file = replace(file, rows_taken=(starts[numbers[0]], starts[numbers[-1] + 1]))
+            for batch in self._position_reader.scan(file, self._position_reader.selection(file)):
+                for path, positions in _by_path(batch.column(0), batch.column(1)):
+                    if path in paths:
+                        yield path, positions
 
     def deletion_vectors(self, vectors: Sequence[TaskDelete]) -> list[Positions]:
         """Returns the positions of vectors that one request fetches."""
@@ -151,6 +169,15 @@ def _decoded(vector: TaskDelete, blob: bytes) -> Positions:
             f"{vector.records}.",
         )
     return positions
+
+
+def _may_name(group: pq.RowGroupMetaData, sorted_paths: Sequence[str]) -> bool:
+    """Whether a row group of positions may name one of the data files. Files are sorted by path."""
+    statistics = group.column(0).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    place = bisect_left(sorted_paths, statistics.min)
+    return place < len(sorted_paths) and sorted_paths[place] <= statistics.max
 
 
 def delete_bytes(storage: Storage, delete: TaskDelete) -> bytes:

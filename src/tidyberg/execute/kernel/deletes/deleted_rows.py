@@ -13,6 +13,7 @@ import pyarrow as pa
 from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader, sorted_unique
 from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
+from tidyberg.execute.kernel.deletes.joined_rows import JoinedRows
 from tidyberg.execute.kernel.deletes.key_bounds import cannot_match
 from tidyberg.execute.kernel.deletes.vectors import coalesced_reads
 from tidyberg.execute.kernel.read.open_files import MB, OpenFile
@@ -56,6 +57,8 @@ class DeletedRows:
         self._should_stop = should_stop
         self._files = DeleteFileReader(storage, task.batch_rows, should_stop)
         self._key_sets = [(key_set, self._reader(key_set)) for key_set in _key_sets(task)]
+        joined = [delete for delete in task.deletes if delete.kind == "joined"]
+        self._joined = JoinedRows(joined, task.inputs, self._files)
         self._by_position = self._vectors()
         self._by_position |= self._position_deletes(without=self._by_position.keys())
         self._to_come = sum(map(self._expected, task.inputs))
@@ -63,7 +66,7 @@ class DeletedRows:
 
     def positions(self, file: OpenFile) -> Positions:
         """Returns the sorted positions of deleted rows among the task's rows of the file. Leaves the file open."""
-        known = self._by_position.get(file.input.path, _NONE)
+        known = self.known_positions(file.input.path)
         if len(known):
             begin, end = np.searchsorted(known, [file.first_row, file.end_row])
             known = known[begin:end]
@@ -73,8 +76,7 @@ class DeletedRows:
             for key_set, reader in self._key_sets
             if file.input.sequence_number < key_set.latest  # I3
         ]
-        some = [positions for positions in found if len(positions)]
-        deleted = some[0] if len(some) == 1 else np.unique(np.concatenate(some)) if some else _NONE
+        deleted = _united(found)
         self._to_come -= self._expected(file.input)
         self._seen_expected += file.end_row - file.first_row - len(known)
         self._seen_surviving += file.end_row - file.first_row - len(deleted)
@@ -82,11 +84,12 @@ class DeletedRows:
 
     def may_delete_from(self, file: TaskInput) -> bool:
         """Whether deletes may apply to rows of the file, decided before it is opened."""
-        return len(self.known_positions(file.path)) > 0 or self.may_match_keys(file)
+        has_positions = len(self._by_position.get(file.path, _NONE)) > 0
+        return has_positions or self._joined.may_delete_from(file) or self.may_match_keys(file)
 
     def known_positions(self, path: str) -> Positions:
-        """Returns the rows that position deletes and vectors remove, without opening the file."""
-        return self._by_position.get(path, _NONE)
+        """Returns the rows that position deletes, vectors and joins remove, without opening the file."""
+        return _united([self._by_position.get(path, _NONE), self._joined.positions(path)])
 
     def may_match_keys(self, file: TaskInput) -> bool:
         """Whether equality deletes may apply to rows of the file, so that its columns must be read."""
@@ -100,7 +103,7 @@ class DeletedRows:
 
     def _expected(self, file: TaskInput) -> int:
         """Estimates the surviving rows of a file before it is opened."""
-        known = len(self._by_position.get(file.path, _NONE))
+        known = min(file.records, len(self._by_position.get(file.path, _NONE)) + self._joined.count(file.path))
         return file.rows_expected - known * file.rows_expected // max(1, file.records)
 
     def _vectors(self) -> dict[str, Positions]:
@@ -167,6 +170,11 @@ class DeletedRows:
             found.append(_look_up(matcher, keys, file.input.sequence_number) + offset)
             offset += keys.num_rows
         return np.concatenate(found) if found else _NONE
+
+
+def _united(found: Iterable[Positions]) -> Positions:
+    some = [positions for positions in found if len(positions)]
+    return some[0] if len(some) == 1 else np.unique(np.concatenate(some)) if some else _NONE
 
 
 def _key_sets(task: Task | AuditTask) -> list[_KeySet]:

@@ -19,10 +19,13 @@ _ABSENT = -1
 class EqualityDeletes:
     """The equality deletes of one set of columns: each key, with the highest sequence number that deletes it."""
 
-    def __init__(self, keys: Sequence[Sequence[pa.ChunkedArray]], sequence_numbers: Sequence[int]) -> None:
-        """`keys[i]` holds the columns of the i-th delete file. Order and types are the same for all files."""
+    def __init__(self, keys: Sequence[Sequence[pa.ChunkedArray]], sequence_numbers: Sequence[int | Codes]) -> None:
+        """`keys[i]` holds the columns of the i-th delete file. Order and types are the same for all files.
+
+        A file has one sequence number, or an array of them with one per row.
+        """
         width = len(keys[0])
-        columns = [_plain(_concatenate([file[number] for file in keys])) for number in range(width)]
+        columns = [plain(_concatenate([file[number] for file in keys])) for number in range(width)]
         self._values = [pc.unique(column) for column in columns]
         self._combinations: list[Codes] = []
         codes = self._column_codes(columns[0], 0)
@@ -30,14 +33,19 @@ class EqualityDeletes:
             codes = codes * len(self._values[number]) + self._column_codes(columns[number], number)
             distinct, codes = np.unique(codes, return_inverse=True)
             self._combinations.append(distinct)
-        per_row = np.repeat(np.asarray(sequence_numbers, np.int64), [len(file[0]) for file in keys])
+        per_row = np.concatenate(
+            [
+                np.broadcast_to(np.asarray(number, np.int64), len(file[0]))
+                for file, number in zip(keys, sequence_numbers, strict=True)
+            ]
+        )
         size = int(codes.max(initial=_ABSENT)) + 1
         self._latest = np.full(size + 1, np.iinfo(np.int64).min)  # the last entry is for keys that are not deleted
         np.maximum.at(self._latest, codes, per_row)
 
-    def positions(self, columns: Sequence[pa.ChunkedArray], sequence_number: int) -> Positions:
-        """Returns the rows of a data file that a delete applies to: data.seq < delete.seq [I3]."""
-        columns = [_plain(column) for column in columns]
+    def positions(self, columns: Sequence[pa.ChunkedArray], sequence_number: int | Codes) -> Positions:
+        """Returns the rows that a delete applies to: data.seq < delete.seq [I3]. Rows may have a number each."""
+        columns = [plain(column) for column in columns]
         codes = self._column_codes(columns[0], 0)
         for number, distinct in enumerate(self._combinations, start=1):
             more = self._column_codes(columns[number], number)
@@ -74,7 +82,7 @@ def _concatenate(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     return pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Removes extension types, which Arrow's look-ups refuse, and makes all NaNs equal. The two zeros stay distinct."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)

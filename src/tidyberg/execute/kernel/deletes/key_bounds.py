@@ -41,17 +41,18 @@ def _is_outside(facts: ColumnFacts, kind: pa.DataType, deleted: pa.Array) -> boo
         return False  # null equals null, and no bound covers it
     if len(deleted) == deleted.null_count:
         return True  # only null is deleted, and the file has none
-    if _is_number(kind):
+    if is_number(kind):
         numbers = pc.min_max(deleted.cast(pa.int32() if kind.bit_width == 32 else pa.int64()))
         lower, upper = (int.from_bytes(bound, "little", signed=True) for bound in (facts.lower, facts.upper))
         return bool(numbers["max"].as_py() < lower or numbers["min"].as_py() > upper)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         texts = pc.min_max(deleted.cast(pa.large_binary()))  # bytes have the order of UTF-8 in Parquet and Arrow
         return bool(texts["max"].as_py() < facts.lower or texts["min"].as_py() > facts.upper)
     return False
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Returns True for whole numbers, dates and times, whose bounds are numbers of the same width."""
     types = pa.types
     return bool(
         types.is_int32(kind)
@@ -60,3 +61,7 @@ def _is_number(kind: pa.DataType) -> bool:
         or types.is_timestamp(kind)
         or types.is_time64(kind)
     )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

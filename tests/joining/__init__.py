@@ -1,0 +1,1 @@
+"""Equality deletes that a join applies."""
