@@ -45,7 +45,7 @@ def test_java_sees_the_order_of_files_that_were_merged_in_it(
     stored = [tuple(row.values()) for row in pq.ParquetFile(local_path(path)).read(["id", "name"]).to_pylist()]
     assert stored == wanted
     query = f"SELECT id, name FROM read_parquet('{local_path(path)}', file_row_number=true) ORDER BY file_row_number"
-    assert duckdb.sql(query).fetchall() == wanted
+    assert duckdb.execute(query).fetchall() == wanted
 
 
 def test_files_that_java_sorted_are_merged_if_it_claims_their_order(warehouse: Warehouse, java: JavaCatalog) -> None:
