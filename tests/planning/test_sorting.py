@@ -112,6 +112,14 @@ def test_a_file_without_bounds_overlaps_everything() -> None:
     assert plan.layout.unknown_files == 1
 
 
+def test_files_that_were_sorted_together_do_not_overlap_whatever_their_cut_bounds_say() -> None:
+    files = [File(size=TARGET, snapshot=2) for _ in range(8)]
+    layout: dict[str, Any] = {"files": files, "claims": [1] * 8, "order": BY_ID, "snapshots": HISTORY}
+    together = laid_out([(0, 999)] * 8, sorted_by={2: BY_ID}, **layout)
+    assert skip(plan_for(together, options(sort="table"))).code == "tidy"
+    assert len(taken(plan_for(laid_out([(0, 999)] * 8, **layout), options(sort="table")))) == 8
+
+
 def test_a_table_in_order_is_tidy() -> None:
     plan = plan_for(laid_out(DISJOINT, claims=[1] * 20, order=BY_ID), options(sort="table"))
     assert skip(plan).reason == "already in order, and at most 1 of 20 files overlap (max_overlap_depth is 4)"

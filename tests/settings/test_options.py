@@ -190,8 +190,8 @@ def test_the_narrowest_layer_with_a_strategy_or_an_order_decides_about_both() ->
     assert resolve({"compaction": {"strategy": "full"}}, {"sort": "a"}).strategy is Strategy.SORT
     off = {"compaction": {"strategies": {"small_files": {"enabled": False}}}}
     assert resolve(off, {"sort": "a"}).strategy is Strategy.SORT
-    for nothing in ({"sort": False}, {"sort_columns": []}):
-        assert resolve({}, nothing).strategy is Strategy.AUTO
+    assert resolve({}, {"sort": False}).strategy is Strategy.AUTO
+    assert resolve({}, {"sort_columns": []}).strategy is Strategy.AUTO
 
 
 def test_orders_of_one_layer_exclude_each_other() -> None:
