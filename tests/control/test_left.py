@@ -129,7 +129,7 @@ def test_a_table_with_a_sort_order_that_is_compacted_unsorted_is_warned_about(
     result, notices = compacted(control, AUTO)
     assert result.outcome == "committed"
     (words,) = result.plan.warnings
-    assert "rows are not sorted" in words
+    assert "rows of 10 files are not sorted" in words
     assert words in notices
     assert f"warning: {words}" in result.job.notes
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
@@ -159,4 +158,4 @@ def test_later_deletes_and_reads_see_a_merged_table_as_before(warehouse: Warehou
     known = [number for number in ids if number is not None]
     assert known == sorted(known, reverse=True)
     assert ids[: len(known)] == known, "nulls come last"
-    assert len(table.scan(row_filter=EqualTo("id", known[0])).to_arrow()) == known.count(known[0])
+    assert len(table.scan(row_filter=f"id = {known[0]}").to_arrow()) == known.count(known[0])

@@ -15,6 +15,7 @@ from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.minor_compactions import MINOR_COMPACTIONS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
+from tests.mutants.orders import ORDERS
 from tests.mutants.orphans import ORPHAN_FILES
 from tests.mutants.other_states import OTHER_STATES
 from tests.mutants.outcomes import JOB_OUTCOMES
@@ -50,6 +51,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *MAINTENANCE,
     *MANIFEST_REWRITES,
     *ORPHAN_FILES,
+    *ORDERS,
     *OTHER_STATES,
     *EXPIRY_JOBS,
     *STORAGE_REPORTS,

@@ -112,10 +112,8 @@ def sort_order_warnings(drafts: Sequence[GroupDraft], inventory: Inventory, cand
     members = np.concatenate([draft.members for draft in drafts])
     orders = candidates.files.column("sort_order_id").fill_null(0).to_numpy()[members]
     in_order = int((orders == order).sum())
-    words = (
-        f"the table has a sort order ({order}), and rows of {plural(len(members), 'file')} are not sorted: they are "
-    )
-    words += "written in the order of the files, because not every file of a group claims that order"
+    files = plural(len(members), "file")
+    words = f"the table has a sort order ({order}), and rows of {files} are not sorted: files are merged as they are"
     if in_order:
         words += f"; {plural(in_order, 'file')} written in that order {'is' if in_order == 1 else 'are'} among them"
     return (words,)

@@ -63,6 +63,13 @@ def test_nulls_come_first_unless_the_field_says_last() -> None:
     assert positions([2, None, 1], pa.int64(), nulls_last=True) == [2, 0, 1]
 
 
+def test_all_nulls_are_equal_whatever_lies_in_their_place() -> None:
+    first = pa.array(np.array([9, 1, 5]), mask=np.array([True, True, False]))
+    schema = pa.schema([field("a", pa.int64(), 1), field("b", pa.int64(), 2)])
+    table = pa.table([first, [1, 2, 0]], schema=schema)
+    assert sorted_positions(table, SortKey((SortField(1), SortField(2)))).tolist() == [0, 1, 2]
+
+
 def test_descending_turns_values_around_but_not_the_place_of_nulls() -> None:
     assert positions([2, None, 1], pa.int64(), descending=True) == [1, 0, 2]
     assert positions([2, None, 1], pa.int64(), descending=True, nulls_last=True) == [0, 2, 1]

@@ -31,7 +31,7 @@ class KeyBounds:
     def __init__(self, values: Sequence[pa.Array], fields: Sequence[SortField]) -> None:
         """`values` are the values of each field, plain and transformed, in the order of the key."""
         self.count = len(values[0])
-        self._columns = [_Column.of(array, field) for array, field in zip(values, fields, strict=True)]
+        self._columns = [_BoundedField.of(array, field) for array, field in zip(values, fields, strict=True)]
         self._steps: list[_Step] = []
         groups = np.zeros(self.count, np.int64)
         for column, array in zip(self._columns, values, strict=True):
@@ -67,7 +67,7 @@ class KeyBounds:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _BoundedField:
     """A field of the bounds. The layout of its strings is that of the bounds, for bounds and rows alike."""
 
     field: SortField
@@ -75,7 +75,7 @@ class _Column:
     layout: StringLayout | None = None
 
     @classmethod
-    def of(cls, values: pa.Array, field: SortField) -> "_Column":
+    def of(cls, values: pa.Array, field: SortField) -> "_BoundedField":
         if not is_bytes(values.type):
             return cls(field)
         strings = ByteStrings.of(values)

@@ -33,7 +33,7 @@ def merged_runs(
 
     Raises NotInOrder if a run is not sorted. Rows that were yielded before are in order even then.
     """
-    open_runs = [_Run(number, batches, schema, key) for number, batches in enumerate(runs)]
+    open_runs = [_OpenRun(number, batches, schema, key) for number, batches in enumerate(runs)]
     while True:
         for run in open_runs:
             run.fill(rows_per_run)
@@ -50,7 +50,7 @@ def merged_runs(
         yield pa.concat_tables([table for table, _ in parts]).combine_chunks().take(pa.array(order))
 
 
-class _Run:
+class _OpenRun:
     """The rows of one run that are in memory, and the values of their keys."""
 
     def __init__(self, number: int, batches: Iterator[pa.RecordBatch], schema: pa.Schema, key: SortKey) -> None:
@@ -108,7 +108,7 @@ class _Run:
         self._values = [pa.concat_arrays(both) for both in zip(self._values, values, strict=True)]
 
 
-def _least_last_row(runs: Sequence[_Run], key: SortKey) -> KeyBounds | None:
+def _least_last_row(runs: Sequence[_OpenRun], key: SortKey) -> KeyBounds | None:
     """Returns the least of the last rows of runs that have more rows to read; None if all rows are in memory."""
     lasts = [run.last_row for run in runs if not run.is_read]
     if not lasts:
