@@ -26,8 +26,9 @@ from tidyberg.control.sorted_groups import SortedGroups
 from tidyberg.errors import DamagedFile, EngineError, VerificationFailed
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.order.ranges import RangeBounds
+from tidyberg.execute.kernel.range_sort import ipc_chunks
 from tidyberg.execute.kernel.range_sort.cut import Cut
-from tidyberg.execute.kernel.range_sort.merge import Merge
+from tidyberg.execute.kernel.range_sort.merge import MergeRanges
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.shuffle import ArrivedChunks, ShuffleAttempt, ShuffleResult
 from tidyberg.model.sort_key import Curve, SortField, SortKey
@@ -158,8 +159,8 @@ def test_curves_keep_all_rows(warehouse: Warehouse, curve: Curve) -> None:
 
 
 def test_a_heavy_key_is_divided_among_outputs_that_touch_but_do_not_overlap(warehouse: Warehouse) -> None:
-    keys = [[50 if n % 2 else (n * 37 + file) % 100 for n in range(1_000)] for file in range(4)]
-    table = write_numbers(warehouse, list(keys))
+    keys: list[list[int | None]] = [[50 if n % 2 else (n * 37 + file) % 100 for n in range(1_000)] for file in range(4)]
+    table = write_numbers(warehouse, keys)
     before = warehouse.rows(table)
     result = sort(warehouse, BY_KEY, outputs=8)
     assert warehouse.rows(table) == before
@@ -197,7 +198,7 @@ def test_a_chunk_of_rows_that_does_not_arrive_is_found_without_reading_outputs_b
 ) -> None:
     table = sales(warehouse)
     files = warehouse.files_on_disk(table)
-    original = Merge.reduce
+    original = MergeRanges.reduce
 
     class Fewer:
         def __init__(self, chunks: ArrivedChunks) -> None:
@@ -207,10 +208,10 @@ def test_a_chunk_of_rows_that_does_not_arrive_is_found_without_reading_outputs_b
         def tagged(self, tag: int) -> Any:
             return list(self._chunks.tagged(tag))[1:]
 
-    def lossy(self: Merge, chunks: ArrivedChunks, attempt: ShuffleAttempt) -> TaskResult:
+    def lossy(self: MergeRanges, chunks: ArrivedChunks, attempt: ShuffleAttempt) -> TaskResult:
         return original(self, Fewer(chunks), attempt)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Merge, "reduce", lossy)
+    monkeypatch.setattr(MergeRanges, "reduce", lossy)
     with pytest.raises(VerificationFailed, match=r"rows were sent to part 0, but \d+ were written"):
         sort(warehouse, BY_COUNT, verify=VerifyMode.COUNTS)
     assert warehouse.files_on_disk(table) == files
@@ -221,16 +222,14 @@ def test_rows_that_change_between_cut_and_merge_are_found_by_full_verification(
 ) -> None:
     table = sales(warehouse)
     files = warehouse.files_on_disk(table)
-    from tidyberg.execute.kernel.range_sort import merge
-
-    original = merge.gathered
+    original = ipc_chunks.gathered
 
     def repeating(columns: Any, positions: Any, schema: Any) -> pa.RecordBatch:
         positions = positions.copy()
         positions[-1] = positions[-2]  # in order, but one row is there twice
         return original(columns, positions, schema)
 
-    monkeypatch.setattr(merge, "gathered", repeating)
+    monkeypatch.setattr("tidyberg.execute.kernel.range_sort.merge.gathered", repeating)
     with pytest.raises(VerificationFailed):
         sort(warehouse, BY_COUNT)
     assert warehouse.files_on_disk(table) == files
@@ -372,7 +371,7 @@ def die_while_sorting(directory: str, scratch: str, moment: str) -> None:
     patched.setattr("tempfile.tempdir", scratch)
     shuffle_small_groups(patched)
     calls: list[int] = []
-    owner, name = (Merge, "reduce") if moment == "merge" else (Cut, "_cut")
+    owner, name = (MergeRanges, "reduce") if moment == "merge" else (Cut, "_cut")
     original = getattr(owner, name)
 
     def counted(*args: Any) -> Any:

@@ -73,7 +73,7 @@ def check_sort(engine: Engine, directory: Path, monkeypatch: pytest.MonkeyPatch)
     (result,) = groups.run(engine, STORAGE, CancelToken())
     assert (result.rows_read, result.rows_written, len(result.outputs)) == (24_000, 24_000, 3)
     parts = [pq.read_table(output.path)["id"].to_pylist() for output in result.outputs]
-    bucket = BucketTransform(num_buckets=7).transform(LongType())  # type: ignore[no-untyped-call]
+    bucket = BucketTransform(num_buckets=7).transform(LongType())
     assert [n for part in parts for n in part] == sorted(range(24_000), key=lambda number: (bucket(number), -number))
     assert all(abs(len(part) - 8_000) < 400 for part in parts)
 

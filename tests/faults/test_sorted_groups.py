@@ -12,8 +12,10 @@ from tests.builders.sorted_plans import shuffle_small_groups
 from tests.faults.lab import EVERYTHING, Lab, check
 from tests.faults.layer import Layer, Wire, at, choose
 from tests.seed import SEED
-from tidyberg.execute.kernel.range_sort.merge import Merge
+from tidyberg.execute.kernel.range_sort.merge import MergeRanges
 from tidyberg.model.options import Strategy
+from tidyberg.model.shuffle import ArrivedChunks, ShuffleAttempt
+from tidyberg.model.task import TaskResult
 
 pytestmark = pytest.mark.unwatched  # broken writes leave broken files, which no commit takes
 
@@ -28,9 +30,14 @@ def test_a_job_that_sorts_ends_committed_once_or_untouched_whichever_call_fails(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    merged: list[object] = []
-    reduce = Merge.reduce
-    monkeypatch.setattr(Merge, "reduce", lambda *args: merged.append(1) or reduce(*args))
+    merged: list[int | None] = []
+    reduce = MergeRanges.reduce
+
+    def counted(task: MergeRanges, chunks: ArrivedChunks, attempt: ShuffleAttempt) -> TaskResult:
+        merged.append(task.task.part)
+        return reduce(task, chunks, attempt)
+
+    monkeypatch.setattr(MergeRanges, "reduce", counted)
     how = replace(options(), strategy=Strategy.SORT, sort="amount desc, id", max_overlap_depth=1)
     lab = Lab(tmp_path / "lab", format_version, how)
     recorded = lab.compact()

@@ -7,10 +7,11 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidyberg.model.task_input import TaskInput
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidyberg.model.task import TaskInput
     from tidyberg.storage.file_io import Storage
 
 # Spark copies a chunk several times on its way. Workers and the JVM must be able to hold a few of them.
@@ -66,7 +67,7 @@ class MapTask(Protocol):
     """
 
     @property
-    def inputs(self) -> "tuple[TaskInput, ...]":
+    def inputs(self) -> tuple[TaskInput, ...]:
         """The files to read. Engines estimate from them how long the task takes."""
 
     def chunks(self, attempt: ShuffleAttempt) -> Generator[Chunk, None, Any]:
@@ -111,7 +112,7 @@ class ScratchMapTask:
     memory_bytes: int | None = None
 
     @property
-    def inputs(self) -> "tuple[TaskInput, ...]":
+    def inputs(self) -> tuple[TaskInput, ...]:
         return self.task.inputs
 
 
@@ -145,9 +146,7 @@ class ScratchReduceTask:
     memory_bytes: int | None = None
 
     @property
-    def inputs(self) -> "tuple[TaskInput, ...]":
-        from tidyberg.model.task import TaskInput
-
+    def inputs(self) -> tuple[TaskInput, ...]:
         sizes = ((file.path, sum(size for _, _, size in file.places)) for file in self.files)
         return tuple(TaskInput(path, size, 0) for path, size in sizes)
 

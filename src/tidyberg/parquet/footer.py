@@ -44,7 +44,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ColumnChunk:
     """A column chunk: one column of a row group."""
 
     struct: Struct
@@ -60,7 +60,7 @@ class Chunk:
 @dataclass(frozen=True, slots=True)
 class RowGroup:
     struct: Struct
-    chunks: tuple[Chunk, ...]  # empty if there are no rows
+    chunks: tuple[ColumnChunk, ...]  # empty if there are no rows
     rows: int
 
     @property
@@ -190,7 +190,7 @@ def _row_group(struct: Struct, leaves: list[SchemaLeaf], data: Extent) -> RowGro
     return RowGroup(struct, tuple(chunks), rows)
 
 
-def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
+def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> ColumnChunk:
     name = b".".join(leaf.path).decode(errors="replace")
     known_only(struct, ChunkField.KNOWN, f"column {name}")
     if ChunkField.CRYPTO in struct or ChunkField.ENCRYPTED_METADATA in struct:
@@ -220,7 +220,7 @@ def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
     bloom_length = optional_number(metadata, MetadataField.BLOOM_LENGTH, "the length of a bloom filter")
     if bloom is not None:
         _within(Extent(bloom, bloom_length or 1), data, f"the bloom filter of column {name}")
-    return Chunk(
+    return ColumnChunk(
         struct=struct,
         metadata=metadata,
         pages=pages,

@@ -18,6 +18,7 @@ _FILES = (
     "model/shuffle.py",
     "model/sort_key.py",
     "model/task.py",
+    "model/task_input.py",
     "execute/__init__.py",
 )
 _ROOMS = ("storage", "parquet", "avro", "manifests", "execute/kernel")

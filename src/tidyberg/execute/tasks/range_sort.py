@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.order.ranges import range_bounds
 from tidyberg.execute.kernel.range_sort.cut import Cut
-from tidyberg.execute.kernel.range_sort.merge import Merge
+from tidyberg.execute.kernel.range_sort.merge import MergeRanges
 from tidyberg.execute.tasks.division import shares
 from tidyberg.model.shuffle import ShuffleJob
 from tidyberg.model.sizes import MB
@@ -97,7 +97,8 @@ def shuffle_job(
         task.group_id,
         tuple(Cut(number, cut, bounds, parts, each, kept) for number, cut in enumerate(cuts)),
         tuple(
-            Merge(replace(lean, part=part, outputs=outputs[part]), bounds, dictionaries, kept) for part in range(parts)
+            MergeRanges(replace(lean, part=part, outputs=outputs[part]), bounds, dictionaries, kept)
+            for part in range(parts)
         ),
     )
 

@@ -21,7 +21,7 @@ from tidyberg.execute.kernel.write.sizing import max_outputs_of_attempt
 from tidyberg.model.task import Task, WrittenFile
 from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.fields import MetadataField, StatisticsField, substruct
-from tidyberg.parquet.footer import Chunk
+from tidyberg.parquet.footer import ColumnChunk
 from tidyberg.storage.assembly import AssembledFile, Assembly
 
 
@@ -94,7 +94,7 @@ def _arrow_row_group(piece: CopiedRowGroup) -> pq.RowGroupMetaData | RowGroupWit
     return group if piece.added is None else RowGroupWithLineage(group, piece.added.arrow_footer.row_group(0))
 
 
-def _has_exact_bounds(chunk: Chunk, *, assume_exact: bool) -> bool:
+def _has_exact_bounds(chunk: ColumnChunk, *, assume_exact: bool) -> bool:
     """Whether bounds are values of the column, because Spark answers MIN and MAX with them.
 
     Polars truncates bounds without saying so. `assume_exact` is the answer if the footer does not say.

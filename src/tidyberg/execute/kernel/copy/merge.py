@@ -16,7 +16,7 @@ from tidyberg.parquet.fields import (
     changed,
     number,
 )
-from tidyberg.parquet.footer import MAGIC, Chunk, Extent, RowGroup, as_ending
+from tidyberg.parquet.footer import MAGIC, ColumnChunk, Extent, RowGroup, as_ending
 from tidyberg.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList
 from tidyberg.parquet.uniform import BOUNDS, PageIndexes, partial_statistics, without_statistics
 from tidyberg.storage.assembly import Literal, Range, Segment, joined
@@ -53,7 +53,7 @@ class _PlacedChunk:
     """A column chunk of the output, and where its pages and indexes are."""
 
     source: Source
-    chunk: Chunk
+    chunk: ColumnChunk
     shift: int  # how many bytes its pages move
     bloom: Extent | None = None
     column_index: int | None = None
@@ -199,7 +199,7 @@ def _chunk(column: _PlacedChunk, left_out: frozenset[int]) -> Struct:
     return changed(chunk.struct, renewed)
 
 
-def _file_offset(chunk: Chunk, shift: int) -> int:
+def _file_offset(chunk: ColumnChunk, shift: int) -> int:
     """Returns zero, as the format now requires, unless the offset is one of the chunk's pages. Old writers differ."""
     found = chunk.struct.get(ChunkField.FILE_OFFSET, (I64, 0))[1]
     is_page = isinstance(found, int) and chunk.pages.offset <= found < chunk.pages.end

@@ -21,7 +21,7 @@ from tidyberg.model.task import Task, TaskResult
 
 
 @dataclass(frozen=True)
-class Merge:
+class MergeRanges:
     """Writes the rows of one partition in order."""
 
     task: Task  # with the number of this part, and its share of the outputs

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.errors import BadThriftError, CannotCopy
 from tidyberg.parquet.fields import IndexField, LocationField, changed, known_only, number, structs
-from tidyberg.parquet.footer import ENDING, Chunk, Extent, Footer, footer_length, parse_footer
+from tidyberg.parquet.footer import ENDING, ColumnChunk, Extent, Footer, footer_length, parse_footer
 from tidyberg.parquet.thrift import I64, STRUCT, Bytes, Struct, ThriftList, read_struct, write_struct
 from tidyberg.storage.file_io import Storage
 
@@ -51,7 +51,7 @@ class Source:
         assert self.whole is not None
         return bytes(self.whole[offset : offset + length])
 
-    def page_locations(self, chunk: Chunk) -> Struct | None:
+    def page_locations(self, chunk: ColumnChunk) -> Struct | None:
         """Returns the chunk's offset index, if it has one. Raises CannotCopy if it contradicts the footer."""
         if chunk.offset_index is None:
             return None
@@ -67,13 +67,13 @@ class Source:
             raise CannotCopy("its offset index does not agree with its footer")
         return index
 
-    def column_index(self, chunk: Chunk) -> Struct | None:
+    def column_index(self, chunk: ColumnChunk) -> Struct | None:
         """Returns the chunk's column index, if it has one."""
         if chunk.column_index is None:
             return None
         return _struct(self.bytes_of(chunk.column_index), "its column index")
 
-    def bloom_filter(self, chunk: Chunk) -> Extent | None:
+    def bloom_filter(self, chunk: ColumnChunk) -> Extent | None:
         """Returns where the chunk's bloom filter is, with its header."""
         if chunk.bloom_offset is None:
             return None
@@ -114,7 +114,7 @@ def check_writer(source: Source) -> None:
         )
 
 
-def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
+def moved_index(source: Source, chunk: ColumnChunk, shift: int) -> bytes | None:
     """Returns the chunk's offset index for pages that were moved by `shift` bytes."""
     index = source.page_locations(chunk)
     if index is None:

@@ -27,7 +27,7 @@ from tidyberg.parquet.fields import (
     structs,
     substruct,
 )
-from tidyberg.parquet.footer import Chunk, SchemaLeaf
+from tidyberg.parquet.footer import ColumnChunk, SchemaLeaf
 from tidyberg.parquet.pages import DataPage, page_spans, plain_pages
 from tidyberg.parquet.thrift import BINARY, FALSE, I64, TRUE, Bytes
 
@@ -130,7 +130,7 @@ def _source_chunk(
     )
 
 
-def _statistics_of(source: Source, group_number: int, index: int, chunk: Chunk) -> ChunkStatistics:
+def _statistics_of(source: Source, group_number: int, index: int, chunk: ColumnChunk) -> ChunkStatistics:
     statistics = substruct(chunk.metadata, MetadataField.STATISTICS, "the statistics of a column") or {}
     nulls = optional_number(statistics, StatisticsField.NULLS, "the number of nulls of a column")
     lower, upper = statistics.get(LOWER), statistics.get(UPPER)
@@ -192,7 +192,7 @@ def _is_utf8(bound: bytes) -> bool:
     return True
 
 
-def _page_bounds(source: Source, chunk: Chunk, pages: int) -> PageBounds | None:
+def _page_bounds(source: Source, chunk: ColumnChunk, pages: int) -> PageBounds | None:
     index = source.column_index(chunk)
     if index is None:
         return None
