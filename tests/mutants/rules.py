@@ -8,8 +8,8 @@ from tests.mutants.expiries import EXPIRIES
 from tests.mutants.expiry_jobs import EXPIRY_JOBS
 from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.joins import JOINS
-from tests.mutants.layouts import LAYOUTS
 from tests.mutants.key_joins import KEY_JOINS
+from tests.mutants.layouts import LAYOUTS
 from tests.mutants.leases import LEASES
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.manifest_rewrites import MANIFEST_REWRITES
