@@ -25,7 +25,7 @@ RECOVERIES = (
     Mutant(
         "recovery: only directories of the table are looked into",
         "commit/outputs.py",
-        "{directory for directory in intent.directories.values() if ownership.holds(directory)}",
+        "{directory for directory in written_to if ownership.holds(directory)}",
         "set(intent.directories.values())",
         (f"{FORGED}::test_a_forged_run_that_names_live_files_of_another_table_deletes_none",),
     ),
@@ -95,8 +95,8 @@ RECOVERIES = (
     Mutant(
         "recovery: outputs are found whatever their numbers and attempts",
         "commit/outputs.py",
-        "if group_of(path) in groups]",
-        'if group_of(path) in groups and "-a00-" in path]',
+        "if group_of(path) in groups or",
+        'if (group_of(path) in groups and "-a00-" in path) or',
         (f"{MANY}::test_many_leftovers_are_found_by_one_listing",),
     ),
     Mutant(

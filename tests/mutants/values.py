@@ -96,8 +96,8 @@ VALUES = (
     Mutant(
         "recovery looks for the outputs of every part",
         "commit/outputs.py",
-        "if group_of(path) in groups]",
-        'if group_of(path) in groups and "p0000" not in path]',
+        "if group_of(path) in groups or",
+        'if (group_of(path) in groups and "p0000" not in path) or',
         ("tests/control/test_parts.py",),
     ),
     Mutant(

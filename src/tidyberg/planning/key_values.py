@@ -41,7 +41,7 @@ _SIGN = np.int64(-(2**63))
 
 
 @dataclass(frozen=True)
-class ColumnBounds:
+class KeyColumnMetrics:
     """The metrics of one column in all files, as `observe/key_bounds.py` reads them."""
 
     lower: pa.Array  # binary, null where there is none
@@ -83,11 +83,11 @@ class FieldRanges:
         return found
 
 
-def column_bounds(bounds: pa.Table, field_id: int, records: Ints) -> ColumnBounds:
+def column_bounds(bounds: pa.Table, field_id: int, records: Ints) -> KeyColumnMetrics:
     def counts(name: str) -> Ints:
         return np.asarray(pc.fill_null(bounds[name], 0).to_numpy(), np.int64)
 
-    return ColumnBounds(
+    return KeyColumnMetrics(
         _one_array(bounds[f"lower_{field_id}"]),
         _one_array(bounds[f"upper_{field_id}"]),
         counts(f"nulls_{field_id}"),
@@ -96,7 +96,7 @@ def column_bounds(bounds: pa.Table, field_id: int, records: Ints) -> ColumnBound
     )
 
 
-def ranges_of(column: ColumnBounds, field: SortField, kind: IcebergType) -> FieldRanges:
+def ranges_of(column: KeyColumnMetrics, field: SortField, kind: IcebergType) -> FieldRanges:
     """Returns the range of each file along a field of a key.
 
     Files without bounds are unknown, and so are all files if the transform does not keep the order of values.
@@ -163,7 +163,7 @@ class _Values:
         return rank[indices], _positions_of_bytes(encoded.dictionary.take(pa.array(order)))
 
 
-def _decoded(column: ColumnBounds, kind: IcebergType) -> _Values:
+def _decoded(column: KeyColumnMetrics, kind: IcebergType) -> _Values:
     rows = column.has_bounds & ~column.all_null
     at = pa.array(np.flatnonzero(rows))
     lower, upper = column.lower.take(at), column.upper.take(at)

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from tidyberg.model.plan import SORT_KEY
 from tidyberg.model.sort_key import SortField, SortKey, sort_key_text
 from tidyberg.model.table import SnapshotInfo
-from tidyberg.planning.key_values import ColumnBounds, FieldRanges, Floats, Ints, Mask, column_bounds, ranges_of
+from tidyberg.planning.key_values import KeyColumnMetrics, FieldRanges, Floats, Ints, Mask, column_bounds, ranges_of
 from tidyberg.planning.overlap import KeySpans, Reads, expected_reads, lookup_shares, spans_of
 
 RANGE_SHARE = 0.01  # of the rows, for the range that forecasts are made for
@@ -29,7 +29,7 @@ class KeyLayout:
     sizes: Ints
     records: Ints
     spans: KeySpans
-    bounds: tuple[ColumnBounds, ...]  # of each key column
+    bounds: tuple[KeyColumnMetrics, ...]  # of each key column
     columns: tuple[FieldRanges, ...]  # the range of each key column, without transforms
     in_order: Mask  # written in this order, as far as its manifest or the snapshot that added it says
     runs: Ints  # files of one partition with the same number were sorted together, so they do not overlap; -1: alone
@@ -168,12 +168,12 @@ def lookups_on_curve(files: float, columns: int) -> float:
     return float(files ** ((columns - 1) / columns))
 
 
-def _column(key_bounds: pa.Table | None, field: SortField, records: Ints) -> ColumnBounds:
+def _column(key_bounds: pa.Table | None, field: SortField, records: Ints) -> KeyColumnMetrics:
     if key_bounds is not None and f"lower_{field.source_id}" in key_bounds.column_names:
         return column_bounds(key_bounds, field.source_id, records)
     unknown = pa.nulls(len(records), pa.binary())
     none: npt.NDArray[np.int64] = np.zeros(len(records), np.int64)
-    return ColumnBounds(unknown, unknown, none, none, records)
+    return KeyColumnMetrics(unknown, unknown, none, none, records)
 
 
 def _of_files(column: FieldRanges, files: Ints) -> FieldRanges:
