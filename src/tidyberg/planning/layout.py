@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from tidyberg.model.plan import SORT_KEY
 from tidyberg.model.sort_key import SortField, SortKey, sort_key_text
 from tidyberg.model.table import SnapshotInfo
-from tidyberg.planning.key_values import KeyColumnMetrics, FieldRanges, Floats, Ints, Mask, column_bounds, ranges_of
+from tidyberg.planning.key_values import FieldRanges, Floats, Ints, KeyColumnMetrics, Mask, column_bounds, ranges_of
 from tidyberg.planning.overlap import KeySpans, Reads, expected_reads, lookup_shares, spans_of
 
 RANGE_SHARE = 0.01  # of the rows, for the range that forecasts are made for
