@@ -45,7 +45,7 @@ def layout_json(report: LayoutReport) -> dict[str, Any]:
 def _profile(label: str, layout: FileLayout, top: int, style: str) -> Text:
     """Draws the number of files along the column, as one line of blocks."""
     blocks = "".join(_EIGHTHS[max(1, round(depth / top * 8)) if depth else 0] for depth in layout.profile(_BINS))
-    return Text.assemble(f"{label:>5} ", (blocks, style), f" up to {count(max(layout.profile(_BINS)))}")
+    return Text.assemble(f"{label:>5} ", (blocks, style), f" up to {count(layout.max_depth)}")
 
 
 def _files(files: tuple[FileRange, ...]) -> Group:
