@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -126,3 +127,26 @@ def test_what_a_killed_process_left_is_removed_and_the_rest_is_not(tmp_path: Pat
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["precious", link.name, young.name]
     assert (tmp_path / "precious" / "lock").exists()
+
+
+def test_a_new_directory_is_never_taken_for_that_of_a_dead_process(tmp_path: Path) -> None:
+    """Other processes look for dead ones at any moment, also between the steps in which a directory is made."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            remove_dead(tmp_path)
+
+    others = [threading.Thread(target=look) for _ in range(3)]
+    for other in others:
+        other.start()
+    try:
+        for number in range(150):
+            with scratch_directory(str(tmp_path)) as used:
+                (used / "map-000000-a00").write_bytes(b"chunks")
+                assert (used / "lock").exists(), number
+    finally:
+        done.set()
+        for other in others:
+            other.join()
+    assert not list(tmp_path.iterdir())

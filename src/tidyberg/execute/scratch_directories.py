@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "tidyberg-shuffle-"
+_NEW_PREFIX = "tidyberg-new-shuffle-"
 _LOCK = "lock"
-_YOUNG_SECONDS = 600.0  # a directory without a lock may just have been made
+_YOUNG_SECONDS = 600.0  # a directory without a lock may just have been made, or its removal has begun
 _REMOVALS = 20
 _PAUSE_SECONDS = 0.1  # a late worker may write a file while its directory is removed
 
@@ -22,10 +23,12 @@ def scratch_directory(parent: str | None = None) -> Iterator[Path]:
     """Makes a directory and removes it at the end. First removes directories that killed processes have left."""
     root = Path(parent or tempfile.gettempdir())
     remove_dead(root)
-    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
+    # It is locked before it gets the name that others look for, so that none takes it for that of a dead process.
+    directory = Path(tempfile.mkdtemp(prefix=_NEW_PREFIX, dir=root))
     lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        directory = directory.rename(directory.with_name(directory.name.replace(_NEW_PREFIX, _PREFIX)))
         yield directory
     finally:
         remove_directory(directory)
@@ -42,7 +45,7 @@ def remove_directory(directory: Path) -> None:
 
 def remove_dead(root: Path) -> None:
     """Removes this user's scratch directories whose process has ended. The system frees its locks then."""
-    for directory in root.glob(f"{_PREFIX}*"):
+    for directory in [*root.glob(f"{_PREFIX}*"), *root.glob(f"{_NEW_PREFIX}*")]:
         with contextlib.suppress(OSError):
             status = directory.lstat()
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and _is_dead(directory, status.st_mtime):
@@ -50,10 +53,13 @@ def remove_dead(root: Path) -> None:
 
 
 def _is_dead(directory: Path, made: float) -> bool:
+    is_old = time.time() - made > _YOUNG_SECONDS
+    if directory.name.startswith(_NEW_PREFIX):
+        return is_old
     try:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return time.time() - made > _YOUNG_SECONDS
+        return is_old
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
