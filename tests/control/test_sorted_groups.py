@@ -193,6 +193,11 @@ def test_each_partition_is_sorted_and_committed_by_itself(warehouse: Warehouse) 
     assert not leftovers(warehouse, table)
 
 
+def without_rows(chunk: pa.Buffer) -> pa.Buffer:
+    (empty,) = ipc_chunks.to_chunks(ipc_chunks.from_chunk(chunk).slice(0, 0))
+    return empty
+
+
 def test_a_chunk_of_rows_that_does_not_arrive_is_found_without_reading_outputs_back(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +211,8 @@ def test_a_chunk_of_rows_that_does_not_arrive_is_found_without_reading_outputs_b
             self.bytes_by_tag = chunks.bytes_by_tag
 
         def tagged(self, tag: int) -> Any:
-            return list(self._chunks.tagged(tag))[1:]
+            first, *others = self._chunks.tagged(tag)
+            return others or [replace(first, data=without_rows(first.data))]
 
     def lossy(self: MergeRanges, chunks: ArrivedChunks, attempt: ShuffleAttempt) -> TaskResult:
         return original(self, Fewer(chunks), attempt)  # type: ignore[arg-type]
