@@ -27,8 +27,8 @@ from tidyberg.testing import Warehouse, local_path
 
 FILES, ROWS = 48, 25_000  # of a file
 QUERIES = 60
-TARGET = 512 * 1024
-_PROPERTIES = {"write.target-file-size-bytes": str(TARGET), "write.metadata.metrics.default": "full"}
+TARGET = 320 * 1024
+_PROPERTIES = {"write.metadata.metrics.default": "full"}
 Rows = Callable[[np.random.Generator, int], pa.Table]
 
 
