@@ -51,8 +51,8 @@ SHUFFLES = (
     Mutant(
         "outputs along a curve claim no sort order [I9]",
         "execute/kernel/range_sort/merge.py",
-        "sort_order_id=self.bounds.key.order_id if check is not None else None,",
-        "sort_order_id=self.bounds.key.order_id,",
+        "order_id = self.bounds.key.order_id if check is not None else None",
+        "order_id = self.bounds.key.order_id",
         (f"{SORTED[0]}::test_outputs_claim_an_order_of_the_table_but_never_a_curve",),
     ),
     Mutant(

@@ -1,7 +1,7 @@
 """Decodes all surviving rows and encodes them again. This always works; the other ways are faster."""
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -13,7 +13,7 @@ from tidyberg.execute.kernel.attempt import RewriteAttempt, table_schema
 from tidyberg.execute.kernel.columns.checksum import RowChecksum
 from tidyberg.execute.kernel.columns.field_ids import field_id
 from tidyberg.execute.kernel.columns.metrics import FactCollector, written_file
-from tidyberg.execute.kernel.columns.project import Selection, leaves
+from tidyberg.execute.kernel.columns.project import Leaf, Selection, leaves
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.memory import peak_rss_bytes
@@ -24,7 +24,7 @@ from tidyberg.execute.kernel.write.output import FinishedOutput, unsupported_opt
 from tidyberg.execute.kernel.write.partitioned import PartitionedWriter
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import Task, TaskResult
+from tidyberg.model.task import ColumnFacts, Task, TaskResult, WrittenFile
 from tidyberg.parquet.errors import CannotCopy
 
 _SAMPLED_FILES = 4  # as many as are opened ahead anyway
@@ -138,24 +138,11 @@ class Encode:
                     FailureKind.STORAGE, "Unfinished outputs could not be removed from storage."
                 ) from None
             raise
-        output_facts = FactCollector(all_leaves, {}, own=True)
-        everything = Selection(
-            source_of={leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
-        )
-        for output in outputs:
-            output_facts.add(output.footer, everything, all_leaves)
         result = TaskResult(
             job_id=task.job_id,
             group_id=task.group_id,
             attempt=attempt.number,
-            outputs=tuple(
-                replace(
-                    written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes),
-                    digest=o.digest,
-                    partition=o.partition,
-                )
-                for o in outputs
-            ),
+            outputs=written_files(task, outputs, all_leaves),
             rows_read=surviving.rows_read,
             rows_deleted=surviving.rows_deleted,
             rows_written=0,
@@ -164,7 +151,7 @@ class Encode:
             seconds=time.perf_counter() - started,
             peak_rss_bytes=peak_rss_bytes(),
             input_facts=surviving.facts(),
-            output_facts=output_facts.facts(),
+            output_facts=facts_of_outputs(outputs, all_leaves),
             warnings=_warnings(task),
             started_ns=started_ns,
             requests=attempt.storage.requests,
@@ -173,6 +160,29 @@ class Encode:
             files_joined=surviving.files_joined,
         )
         return writer.describe(result)
+
+
+def written_files(task: Task, outputs: Sequence[FinishedOutput], all_leaves: list[Leaf]) -> tuple[WrittenFile, ...]:
+    """Returns what manifests will say of the outputs."""
+    return tuple(
+        replace(
+            written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes),
+            digest=o.digest,
+            partition=o.partition,
+        )
+        for o in outputs
+    )
+
+
+def facts_of_outputs(outputs: Sequence[FinishedOutput], all_leaves: list[Leaf]) -> dict[int, ColumnFacts]:
+    """Returns the statistics of the outputs' footers, which verification compares with those of the inputs."""
+    facts = FactCollector(all_leaves, {}, own=True)
+    everything = Selection(
+        source_of={leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
+    )
+    for output in outputs:
+        facts.add(output.footer, everything, all_leaves)
+    return facts.facts()
 
 
 def _open_first(files: Iterator[OpenFile], attempt: RewriteAttempt) -> FirstFiles:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidyberg.execute.kernel.attempt import table_schema
-from tidyberg.execute.kernel.columns.metrics import FactCollector, written_file
-from tidyberg.execute.kernel.columns.project import Selection, leaves
-from tidyberg.execute.kernel.encode import with_dictionary_strings
+from tidyberg.execute.kernel.columns.project import leaves
+from tidyberg.execute.kernel.encode import facts_of_outputs, with_dictionary_strings, written_files
 from tidyberg.execute.kernel.memory import peak_rss_bytes
 from tidyberg.execute.kernel.order.order_check import OrderCheck
 from tidyberg.execute.kernel.order.ranges import RangeBounds
@@ -55,24 +54,12 @@ class MergeRanges:
             writer.abandon()
             raise
         all_leaves = leaves(target)
-        facts = FactCollector(all_leaves, {}, own=True)
-        everything = Selection(
-            source_of={leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
-        )
-        for output in outputs:
-            facts.add(output.footer, everything, all_leaves)
+        order_id = self.bounds.key.order_id if check is not None else None  # I9: it was checked
         return TaskResult(
             job_id=task.job_id,
             group_id=task.group_id,
             attempt=attempt.number,
-            outputs=tuple(
-                replace(
-                    written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes),
-                    digest=o.digest,
-                    sort_order_id=self.bounds.key.order_id if check is not None else None,  # I9: it was checked
-                )
-                for o in outputs
-            ),
+            outputs=tuple(replace(file, sort_order_id=order_id) for file in written_files(task, outputs, all_leaves)),
             rows_read=0,  # map tasks have read the files
             rows_deleted=0,
             rows_written=writer.rows_written,
@@ -80,7 +67,7 @@ class MergeRanges:
             bytes_written=sum(output.size for output in outputs),
             seconds=time.perf_counter() - started,
             peak_rss_bytes=peak_rss_bytes(),
-            output_facts=facts.facts(),
+            output_facts=facts_of_outputs(outputs, all_leaves),
             started_ns=started_ns,
             requests=attempt.storage.requests,
             part=task.part,
