@@ -9,12 +9,13 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.deploy.helm_binary import helm_binary
 from tests.deploy.manifests import KUBERNETES, check_hardened
+from tests.servers.go_binary import go_binary
 from tidyberg.settings.load import load_settings
 
 pytestmark = pytest.mark.skipif("TEST_HELM" not in os.environ, reason="make test-helm runs it")
 
+HELM = ("helm", "helm.sh/helm/v3/cmd/helm", "v3.22.0")
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "tidyberg"
 # Kinds of other projects, whose definitions a cluster has or has not.
 FOREIGN = {"ServiceMonitor", "ExternalSecret"}
@@ -43,7 +44,7 @@ OTHER_REDIS = "redis: {enabled: false, urlSecret: redis-secret}"
 def helm(*arguments: str, values: str, directory: Path) -> subprocess.CompletedProcess[str]:
     given = directory / "values.yaml"
     given.write_text(values)
-    command = [helm_binary(), *arguments, str(CHART), "--values", str(given), "--kube-version", KUBERNETES]
+    command = [go_binary(*HELM), *arguments, str(CHART), "--values", str(given), "--kube-version", KUBERNETES]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

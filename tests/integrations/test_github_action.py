@@ -14,11 +14,12 @@ import pytest
 import yaml
 
 from tests.builders.served_process import environment
-from tests.integrations.actionlint_binary import actionlint_binary
 from tests.integrations.github_api import serving_comments
+from tests.servers.go_binary import go_binary
 from tidyberg._version import __version__
 from tidyberg.testing import Warehouse
 
+ACTIONLINT = ("actionlint", "github.com/rhysd/actionlint/cmd/actionlint", "v1.7.12")
 ACTION = Path(__file__).parents[2] / "integrations" / "github-action"
 TOKEN = "token-of-the-workflow"
 EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
@@ -212,10 +213,10 @@ def test_actionlint_accepts_the_example(tmp_path: Path) -> None:
     local = re.sub(r"uses: \S+/integrations/github-action@\S+", "uses: ./integrations/github-action", example)
     assert local != example
     workflow.write_text(local)
-    checked = subprocess.run([actionlint_binary()], cwd=tmp_path, capture_output=True, text=True)
+    checked = subprocess.run([go_binary(*ACTIONLINT)], cwd=tmp_path, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout
     workflow.write_text(local.replace("tables: |", "table: |"))
-    assert subprocess.run([actionlint_binary()], cwd=tmp_path, capture_output=True).returncode == 1
+    assert subprocess.run([go_binary(*ACTIONLINT)], cwd=tmp_path, capture_output=True).returncode == 1
 
 
 @slow_parts

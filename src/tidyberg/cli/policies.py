@@ -1,4 +1,4 @@
-"""Implements policies: what the catalog's policies say about tables, and where tidyberg is told something else."""
+"""Implements `policies`: shows the policies of a catalog for tables, and where tidyberg's own settings differ."""
 
 from dataclasses import dataclass
 

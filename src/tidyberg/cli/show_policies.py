@@ -1,4 +1,4 @@
-"""Shows the policies that a catalog stores for a table, and how they differ from what tidyberg is told elsewhere."""
+"""Shows the policies that a catalog stores for a table, and how tidyberg's own settings differ."""
 
 from typing import Any
 

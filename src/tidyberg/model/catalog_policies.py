@@ -42,7 +42,7 @@ class PolicyNote:
 
 @dataclass(frozen=True, slots=True)
 class CatalogPolicyLayers:
-    """What the policies of a catalog mean, by the keys of our policy.
+    """The policies of a catalog, translated to the keys of our policy.
 
     A layer of `switched_on` is weaker than the settings, because a step that they switch off must not run. A layer of
     `required` is stronger than the settings.
@@ -76,7 +76,7 @@ class PolicyDrift:
 
 @dataclass(frozen=True, slots=True)
 class PolicyReport:
-    """The policies of the catalog for one table, and every difference from what tidyberg is told elsewhere."""
+    """The policies of the catalog for one table, and every difference from tidyberg's own settings."""
 
     table: TableRef
     is_obeyed: bool  # maintain.policies_from is catalog

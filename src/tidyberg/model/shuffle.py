@@ -91,7 +91,7 @@ class ShuffleJob:
 
 @dataclass(frozen=True, slots=True)
 class ShuffleResult:
-    """What the tasks of one shuffle returned, in the order of their numbers."""
+    """The results of the tasks of one shuffle, in the order of their numbers."""
 
     job_id: str
     group_id: int

@@ -1,4 +1,4 @@
-"""What queries ask of a table: their filters, how often they run, and what a layout of its files would change."""
+"""The filters of queries on a table, how often they run, and what a layout of its files would change for them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

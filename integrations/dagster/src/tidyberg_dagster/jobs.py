@@ -1,4 +1,4 @@
-"""What assets ask of tidyberg, and what they get back, with a service and without one."""
+"""The requests of assets to tidyberg and its results, with a service and without one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class TableJob:
 
     @property
     def metadata(self) -> dict[str, dg.MetadataValue]:
-        """What Dagster shows of a materialization."""
+        """Returns the metadata that Dagster shows for a materialization."""
         shown = {"outcome": dg.MetadataValue.text(self.outcome), "job_id": dg.MetadataValue.text(self.job_id)}
         for name in ("files_before", "files_after", "bytes_before", "bytes_after"):
             if self.stats is not None and self.stats.get(name) is not None:

@@ -89,7 +89,7 @@ class MergeRuns(Encode):
 
 
 def is_small(task: Task) -> bool:
-    """Whether all rows can probably be sorted in memory, judged by the sizes of the files alone."""
+    """Returns True if all rows can probably be sorted in memory, judged by the sizes of the files alone."""
     return sum(file.bytes_taken for file in task.inputs) * _DECODED_PER_STORED <= task.memory_bytes
 
 

@@ -30,7 +30,7 @@ _MOST_RANGES = 60_000
 
 
 def may_be_large(task: Task) -> bool:
-    """Whether the rows of a sorted group may be too many for the memory of one task. A sample tells."""
+    """Returns True if the rows of a sorted group may be too many for the memory of one task. A sample decides."""
     if task.mode != "sort" or task.partitioning is not None:
         return False
     return sum(file.size for file in task.inputs) * _MOST_MEMORY_PER_BYTE > task.memory_bytes

@@ -172,7 +172,7 @@ def _decoded(vector: TaskDelete, blob: bytes) -> Positions:
 
 
 def _may_name(group: pq.RowGroupMetaData, sorted_paths: Sequence[str]) -> bool:
-    """Whether a row group of positions may name one of the data files. Files are sorted by path."""
+    """Returns True if a row group of positions may name one of the data files. Files are sorted by path."""
     statistics = group.column(0).statistics
     if statistics is None or not statistics.has_min_max:
         return True

@@ -47,7 +47,7 @@ class ByteStrings:
         return int(self.lengths.max(initial=0))
 
     def repeat_often(self) -> bool:
-        """Whether a sample of the strings has few distinct ones, so that ranking them is cheap."""
+        """Returns True if a sample of the strings has few distinct ones, so that ranking them is cheap."""
         step = max(1, len(self.values) // _SAMPLE)
         sample = self.values.take(pa.array(np.arange(0, len(self.values), step)))
         return bool(pc.count_distinct(sample).as_py() <= _FEW_DISTINCT * len(sample))

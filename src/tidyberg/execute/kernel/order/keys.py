@@ -71,7 +71,7 @@ def field_levels(
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether values are compared byte by byte. Sixteen bytes, as of a uuid, are just two words."""
+    """Returns True if values are compared byte by byte. Sixteen bytes, as of a uuid, are just two words."""
     types = pa.types
     if types.is_fixed_size_binary(kind):
         return bool(kind.byte_width != 2 * WORD_BYTES)

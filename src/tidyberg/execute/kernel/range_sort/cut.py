@@ -27,7 +27,7 @@ _MANY_ROWS = 1 << 40  # more than any map task reads
 
 @dataclass(frozen=True, slots=True)
 class CutReport:
-    """What a map task of a sort has read and sent."""
+    """The rows that a map task of a sort has read and sent."""
 
     rows_read: int
     rows_deleted: int
