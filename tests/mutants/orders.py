@@ -9,9 +9,31 @@ MERGING = ("tests/execute/order/test_merging.py",)
 TASKS = ("tests/execute/test_sorted_tasks.py",)
 TABLES = ("tests/control/test_sorted_tables.py",)
 CLAIMS = ("tests/verify/test_orders.py",)
+DISJOINT = ("tests/execute/test_disjoint_runs.py",)
 PLANNED = ("tests/planning/test_sort_order.py",)
 
 ORDERS = (
+    Mutant(
+        "files are written one after the other only if the next begins where the last one ends",
+        "execute/kernel/disjoint_runs.py",
+        "if low < len(self._runs) and not self._may_follow(run, self._runs[low]):",
+        "if False:",
+        DISJOINT,
+    ),
+    Mutant(
+        "a file that is not sorted is merged, whatever its first and last rows are",
+        "execute/kernel/disjoint_runs.py",
+        "if check.first_wrong is not None:\n            return None",
+        "if False:\n            return None",
+        DISJOINT,
+    ),
+    Mutant(
+        "files that do not overlap are written in the order of their keys",
+        "execute/kernel/disjoint_runs.py",
+        "self._runs.insert(low, run)",
+        "self._runs.append(run)",
+        DISJOINT,
+    ),
     Mutant(
         "nulls come first or last, as the field of the sort order says",
         "execute/kernel/order/keys.py",

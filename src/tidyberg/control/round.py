@@ -155,7 +155,8 @@ class Round:
         record.raise_if_lost()  # the intent was not saved, and nothing may be written without it
 
     def _files_to_copy(self) -> list[str]:
-        groups = [group for group in self._groups.values() if group.mode == "copy"]
+        """Sorted files that do not overlap are copied too, which only the worker finds out."""
+        groups = [group for group in self._groups.values() if group.mode in ("copy", "merge")]
         return [file.path for group in groups if group.group_id not in self.planned.adopted for file in group.files]
 
     def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:

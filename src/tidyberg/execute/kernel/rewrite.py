@@ -5,18 +5,21 @@ from dataclasses import replace
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt, Rewriting
 from tidyberg.execute.kernel.copy.rewrite import Copy
+from tidyberg.execute.kernel.disjoint_runs import task_in_order
 from tidyberg.execute.kernel.encode import Encode
 from tidyberg.execute.kernel.merge_deletes import MergeDeletes
 from tidyberg.execute.kernel.merge_runs import FalseClaim, MergeRuns, is_small
 from tidyberg.execute.kernel.sort import Sort
 from tidyberg.execute.kernel.splice.eligibility import may_splice
 from tidyberg.execute.kernel.splice.rewrite import Splice
-from tidyberg.model.task import TaskResult
+from tidyberg.model.task import Task, TaskResult
 from tidyberg.parquet.errors import CannotCopy
 
 
 def rewrite(attempt: RewriteAttempt) -> TaskResult:
     """Rewrites the files. The result says why a cheaper way was not possible, if it was tried."""
+    if attempt.task.mode == "merge" and (in_order := task_in_order(attempt)) is not None:
+        return _claiming(rewrite(replace(attempt, task=in_order)), attempt.task)
     refusals: dict[type[Rewriting], CannotCopy] = {}
     *first, last = ways_for(attempt)
     for way in first:
@@ -49,6 +52,13 @@ def ways_for(attempt: RewriteAttempt) -> list[Rewriting]:
     if task.cores > 1:
         ways.append(Encode())
     return [*ways, Encode(cores=1)]
+
+
+def _claiming(result: TaskResult, task: Task) -> TaskResult:
+    """Sets the order that the outputs have, because the inputs were seen to be in it, one after the other [I9]."""
+    assert task.sort_key is not None
+    outputs = tuple(replace(output, sort_order_id=task.sort_key.order_id) for output in result.outputs)
+    return replace(result, outputs=outputs, mode_reason="")
 
 
 def _with_warnings(result: TaskResult, refusals: Mapping[type[Rewriting], CannotCopy]) -> TaskResult:

@@ -33,6 +33,21 @@ def key_sources(schema: pa.Schema, key: SortKey) -> tuple[KeySource, ...]:
     return tuple(KeySource(field, _ordered(by_id.get(field.source_id), field, schema)) for field in key.fields)
 
 
+def key_schema(schema: pa.Schema, key: SortKey) -> pa.Schema:
+    """Returns the columns of the key only. Structs keep the fields that lead to one."""
+    wanted = {field.source_id for field in key.fields}
+    return pa.schema([part for column in schema if (part := _leading_to(column, wanted)) is not None])
+
+
+def _leading_to(column: pa.Field, wanted: set[int]) -> pa.Field | None:
+    if field_id(column) in wanted:
+        return column
+    if not pa.types.is_struct(column.type):
+        return None
+    parts = [part for child in column.type if (part := _leading_to(child, wanted)) is not None]
+    return column.with_type(pa.struct(parts)) if parts else None
+
+
 def combined(column: pa.ChunkedArray) -> pa.Array:
     """Returns the values as one array. Those of a key column must be smaller than 2 GB."""
     if column.num_chunks == 1:

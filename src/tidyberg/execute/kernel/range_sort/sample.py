@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.columns.field_ids import field_id
 from tidyberg.execute.kernel.columns.project import Selection, leaves
+from tidyberg.execute.kernel.order.values import key_schema
 from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.sort_key import SortKey
 from tidyberg.model.task import SampleResult, SampleTask
 from tidyberg.storage.file_io import Storage
 
@@ -55,21 +55,6 @@ def sample_keys(task: SampleTask, storage: Storage, should_stop: Callable[[], bo
         dictionaries,
         small,
     )
-
-
-def key_schema(schema: pa.Schema, key: SortKey) -> pa.Schema:
-    """Returns the columns of the key only. Structs keep the fields that lead to one."""
-    wanted = {field.source_id for field in key.fields}
-    return pa.schema([part for column in schema if (part := _leading_to(column, wanted)) is not None])
-
-
-def _leading_to(column: pa.Field, wanted: set[int]) -> pa.Field | None:
-    if field_id(column) in wanted:
-        return column
-    if not pa.types.is_struct(column.type):
-        return None
-    parts = [part for child in column.type if (part := _leading_to(child, wanted)) is not None]
-    return column.with_type(pa.struct(parts)) if parts else None
 
 
 def _reader(task: SampleTask, storage: Storage, columns: pa.Schema, should_stop: Callable[[], bool]) -> Reader:
