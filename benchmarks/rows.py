@@ -49,6 +49,11 @@ def skewed(number: int, count: int) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("user_id"), "user_id", pa.array(users))
 
 
+def run(number: int, count: int) -> pa.Table:
+    """Events in the order of their users."""
+    return events(number, count).sort_by("user_id")
+
+
 def wide(number: int, count: int) -> pa.Table:
     """Two hundred columns: measurements, small numbers, keys and short texts."""
     random = np.random.default_rng(number)
@@ -115,7 +120,14 @@ def texts(number: int, count: int) -> pa.Table:
     )
 
 
-KINDS: dict[str, Rows] = {"events": events, "skewed": skewed, "wide": wide, "nested": nested, "texts": texts}
+KINDS: dict[str, Rows] = {
+    "events": events,
+    "skewed": skewed,
+    "runs": run,
+    "wide": wide,
+    "nested": nested,
+    "texts": texts,
+}
 
 
 def _times(microseconds: npt.NDArray[np.int64]) -> pa.Array:

@@ -1,7 +1,8 @@
 """Sorts a table with tidyberg and with Iceberg's Java action: by a key, along the z-order curve and the Hilbert curve.
 
 python -m benchmarks.sort
-python -m benchmarks.sort --only sort --skewed
+python -m benchmarks.sort --only sort --rows skewed
+python -m benchmarks.sort --only sort --rows runs
 python -m benchmarks.sort --only sort --gb 4 --worker-gb 1 --sides tidyberg
 """
 
@@ -44,9 +45,11 @@ def main() -> None:
     parser.add_argument("--gb", type=float, help="the size of the table; 0.46 by default")
     parser.add_argument("--worker-gb", type=float, help="the most memory of a Python worker, its address space")
     parser.add_argument("--spark-shuffle", action="store_true", help="move rows by Spark's shuffle, as on a cluster")
-    parser.add_argument("--skewed", action="store_true", help="half of all rows have one key")
+    parser.add_argument(
+        "--rows", choices=("skewed", "runs"), help="half of all rows have one key, or every file is sorted by the key"
+    )
     given = parser.parse_args()
-    scenario = _scenario(given.gb, skewed=given.skewed)
+    scenario = _scenario(given.gb, given.rows)
     failed = False
     with home_of(given.keep) as home:
         bench = Bench(home / scenario.name, scenario)
@@ -69,12 +72,12 @@ def main() -> None:
     sys.exit(failed)
 
 
-def _scenario(gb: float | None, *, skewed: bool) -> Scenario:
+def _scenario(gb: float | None, rows: str | None) -> Scenario:
     scenario = SCENARIOS["encode"]
     if gb is not None:
         scenario = replace(scenario, name=f"sort-{gb:g}gb", files=round(scenario.files * gb * GB / _TABLE_BYTES))
-    if skewed:
-        scenario = replace(scenario, name=f"{scenario.name}-skewed", rows="skewed")
+    if rows is not None:
+        scenario = replace(scenario, name=f"{scenario.name}-{rows}", rows=rows)
     return scenario
 
 

@@ -9,10 +9,32 @@ MERGING = ("tests/execute/order/test_merging.py",)
 TASKS = ("tests/execute/test_sorted_tasks.py",)
 TABLES = ("tests/control/test_sorted_tables.py",)
 CLAIMS = ("tests/verify/test_orders.py",)
+CUTS = ("tests/execute/test_range_cuts.py",)
 DISJOINT = ("tests/execute/test_disjoint_runs.py",)
 PLANNED = ("tests/planning/test_sort_order.py",)
 
 ORDERS = (
+    Mutant(
+        "strings are taken as values of fixed width only if all of them are equally long",
+        "execute/kernel/range_sort/ipc_chunks.py",
+        " or np.any(np.diff(offsets) != width)",
+        "",
+        CUTS,
+    ),
+    Mutant(
+        "strings are taken from where the array begins in its buffers",
+        "execute/kernel/range_sort/ipc_chunks.py",
+        "column.buffers()[2].slice(first)",
+        "column.buffers()[2]",
+        CUTS,
+    ),
+    Mutant(
+        "rows are sliced only if every batch is in the order of its ranges",
+        "execute/kernel/range_sort/cut.py",
+        "if not rises.all():",
+        "if not rises.any():",
+        CUTS,
+    ),
     Mutant(
         "files are written one after the other only if the next begins where the last one ends",
         "execute/kernel/disjoint_runs.py",

@@ -1,7 +1,7 @@
 """The map tasks of a sort: read rows, apply deletes, and send each row to the range of its key."""
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -16,12 +16,15 @@ from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.encode import with_dictionary_strings
 from tidyberg.execute.kernel.memory import peak_rss_bytes
-from tidyberg.execute.kernel.order.ranges import RangeBounds
+from tidyberg.execute.kernel.order.ranges import RangeBounds, Ranges
 from tidyberg.execute.kernel.range_sort.ipc_chunks import combined, gathered, plain_if_large, slices, to_chunks
 from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
 from tidyberg.model.shuffle import Chunk, ShuffleAttempt
 from tidyberg.model.task import ColumnFacts, Task, TaskInput
 
+Numbers = npt.NDArray[np.int64]
+
+_MIN_PIECE_ROWS = 512  # on average; each piece is a record batch of its own, which takes space and time
 _MANY_ROWS = 1 << 40  # more than any map task reads
 
 
@@ -99,18 +102,61 @@ class Cut:
         """Cuts rows, of which `first` were sent before, and adds them to those that were sent to each partition."""
         ranges = self.bounds.assign(rows, self.number * _MANY_ROWS + first)
         counts = np.bincount(ranges, minlength=self.partitions * self.each)
-        # A stable sort of 16-bit numbers is a radix sort.
-        order = np.argsort(ranges.astype(np.uint16) if len(counts) <= 1 << 16 else ranges, kind="stable")
-        used = int(np.count_nonzero(counts))
-        columns = [plain_if_large(combined(column), used) for column in rows.columns]
-        schema = pa.schema([f.with_type(c.type) for f, c in zip(rows.schema, columns, strict=True)])
-        ordered = pa.Table.from_batches([gathered(columns, order, schema)])
-        del columns
-        for number, begin, size in slices(np.cumsum(counts)):
+        starts = _ascending_from(ranges, rows)
+        parts = _gathered_parts(rows, ranges, counts) if starts is None else _sliced_parts(rows, ranges, counts, starts)
+        for number, part in parts:
             partition = number // self.each
-            sent[partition] += size
-            for data in to_chunks(ordered.slice(begin, size)):
+            sent[partition] += part.num_rows
+            for data in to_chunks(part):
                 yield Chunk(partition, data, tag=number)
+
+
+def _ascending_from(ranges: Ranges, rows: pa.Table) -> Numbers | None:
+    """Returns where batches begin, if the rows of each batch are in the order of their ranges, as in a sorted file.
+
+    Returns None if they are not, or if there would be many small pieces.
+    """
+    starts = np.cumsum([0, *(len(chunk) for chunk in rows.column(0).chunks[:-1])])
+    rises = ranges[1:] >= ranges[:-1]
+    rises[starts[1:] - 1] = True
+    if not rises.all():
+        return None
+    pieces = int(np.count_nonzero(ranges[1:] != ranges[:-1])) + 1
+    return starts if len(ranges) >= pieces * _MIN_PIECE_ROWS else None
+
+
+def _sliced_parts(rows: pa.Table, ranges: Ranges, counts: Numbers, starts: Numbers) -> Iterator[tuple[int, pa.Table]]:
+    """Yields the rows of each range. They are slices of the batches, so nothing is copied."""
+    used = int(np.count_nonzero(counts))
+    columns = [
+        plain_if_large(combined(column), used) if pa.types.is_dictionary(column.type) else column
+        for column in rows.columns
+    ]
+    plain = pa.Table.from_arrays(columns, schema=_schema_of(columns, rows.schema))
+    ends = [*starts[1:], len(ranges)]
+    for number in np.flatnonzero(counts):
+        pieces = []
+        for start, end in zip(starts, ends, strict=True):
+            low, high = np.searchsorted(ranges[start:end], [number, number + 1])
+            if low < high:
+                pieces.append(plain.slice(start + low, high - low))
+        yield int(number), pa.concat_tables(pieces)
+
+
+def _gathered_parts(rows: pa.Table, ranges: Ranges, counts: Numbers) -> Iterator[tuple[int, pa.Table]]:
+    """Yields the rows of each range, in their order."""
+    # A stable sort of 16-bit numbers is a radix sort.
+    order = np.argsort(ranges.astype(np.uint16) if len(counts) <= 1 << 16 else ranges, kind="stable")
+    used = int(np.count_nonzero(counts))
+    columns = [plain_if_large(combined(column), used) for column in rows.columns]
+    ordered = pa.Table.from_batches([gathered(columns, order, _schema_of(columns, rows.schema))])
+    del columns
+    for number, begin, size in slices(np.cumsum(counts)):
+        yield number, ordered.slice(begin, size)
+
+
+def _schema_of(columns: Sequence[pa.Array | pa.ChunkedArray], schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f.with_type(c.type) for f, c in zip(schema, columns, strict=True)])
 
 
 def _collected(surviving: SurvivingRows, files: Iterator[OpenFile], memory: int) -> Iterator[pa.Table]:
