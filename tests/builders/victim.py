@@ -1,4 +1,7 @@
-"""A compaction in a process of its own, to be killed. Arguments: directory, engine, groups per commit."""
+"""A compaction in a process of its own, to be killed.
+
+Arguments: directory, engine, groups per commit, and optionally the size from which equality deletes are joined.
+"""
 
 import sys
 from dataclasses import replace
@@ -12,8 +15,13 @@ from tidyberg.model.report import Event, StageStarted
 from tidyberg.testing import Warehouse
 
 
-def compact(directory: str, engine: str, commit_every: int | None = None) -> None:
-    options = replace(AT_ONCE, commit_every=commit_every)
+def compact(
+    directory: str,
+    engine: str,
+    commit_every: int | None = None,
+    join_delete_size: int = AT_ONCE.join_delete_size,
+) -> None:
+    options = replace(AT_ONCE, commit_every=commit_every, join_delete_size=join_delete_size)
     with Warehouse(directory) as warehouse, make_control(warehouse, build_engine(engine)) as control:
         control.compact(REF, options, verify=VerifyMode.FULL, on_event=announce)
 
@@ -33,4 +41,4 @@ def announce(event: Event) -> None:
 
 
 if __name__ == "__main__":
-    compact(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else None)
+    compact(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

@@ -81,9 +81,11 @@ def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
     durations = dict.fromkeys(Shape, 0.5)
     for number in range(INLINE_KILLS):
         shape, commit_every = rng.choice(list(Shape)), rng.choice([None, 1, 2, 3])
+        join_delete_size = rng.choice([1, AT_ONCE.join_delete_size])
         with Warehouse(tables.directory(shape)) as warehouse:
             expected = untidy(warehouse, shape, rng)
-            victim = context.Process(target=compact, args=(str(warehouse.directory), "inline", commit_every))
+            arguments = (str(warehouse.directory), "inline", commit_every, join_delete_size)
+            victim = context.Process(target=compact, args=arguments)
             started = time.monotonic()
             victim.start()
             victim.join(rng.uniform(0.0, durations[shape]))
@@ -93,7 +95,7 @@ def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
             else:
                 durations[shape] = time.monotonic() - started
             victim.join()
-            with reported(f"kill {number} on {shape.value}, a commit every {commit_every} groups"):
+            with reported(f"kill {number} on {shape.value}, a commit every {commit_every} groups, {join_delete_size=}"):
                 check_after_kill(warehouse, expected, commit_every)
 
 

@@ -23,6 +23,7 @@ from tests.builders.delete_scenarios import (
     renamed_column,
     several_key_sets,
 )
+from tests.builders.engines import Meddling
 from tests.builders.events_table import (
     BY_REGION,
     SPECS,
@@ -156,6 +157,25 @@ def test_the_groups_of_a_partition_share_one_join_that_outlives_the_first_commit
     assert len(chunks(table)) == len(result.plan.groups)
     assert len(engine.jobs) == 2 * 3  # two passes for each set of columns
     assert warehouse.rows(table) == before
+    assert not leftovers(warehouse, table)
+
+
+def test_a_second_round_finds_keys_that_were_deleted_during_the_first(warehouse: Warehouse) -> None:
+    """Workers keep the filter of a join by its path. So the joins of all rounds must write different paths."""
+    table = make_table(warehouse)
+    one_key(warehouse, table)
+    rows: list[list[str]] = []
+
+    def delete_more() -> None:
+        first = paths(warehouse, table)[0]
+        commit_deletes(table, Positions({first: [7]}), EqualTo({"id": [1, 22, 33, 44]}, first))
+        rows.append(warehouse.rows(table))
+
+    result = compact(warehouse, joining(), engine=Meddling(delete_more))
+
+    assert any("planned again" in note for note in result.job.notes)
+    assert warehouse.rows(table) == rows[0]
+    assert delete_files(warehouse, table) == []
     assert not leftovers(warehouse, table)
 
 

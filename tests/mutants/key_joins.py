@@ -91,6 +91,13 @@ KEY_JOINS = (
         COMPACTIONS,
     ),
     Mutant(
+        "the joins of a later round have other numbers",
+        "control/round.py",
+        "self.totals.joins += len(self._joins)",
+        "self.totals.joins += 0",
+        COMPACTIONS,
+    ),
+    Mutant(
         "every file of a join is removed, also of attempts that failed [I6]",
         "commit/outputs.py",
         " or join_of(path) in intent.joins",

@@ -1,4 +1,7 @@
-"""A compaction of a table on S3 in a process of its own, to be killed. Run as a module: directory, settings as JSON."""
+"""A compaction of a table on S3 in a process of its own, to be killed.
+
+Run as a module: directory, settings as JSON, mode of rewriting, and optionally the size from which deletes are joined.
+"""
 
 import json
 import sys
@@ -11,10 +14,13 @@ from tests.builders.s3_warehouse import OPTIONS, S3Warehouse
 from tidyberg.model.options import RewriteMode
 
 
-def main(directory: str, properties: str, mode: str) -> None:
+def main(directory: str, properties: str, mode: str, join_delete_size: str | None = None) -> None:
     lake = S3Warehouse(Path(directory), json.loads(properties))
+    options = replace(OPTIONS, mode=RewriteMode(mode))
+    if join_delete_size is not None:
+        options = replace(options, join_delete_size=int(join_delete_size))
     with lake, make_control(lake) as control:
-        control.compact(REF, replace(OPTIONS, mode=RewriteMode(mode)))
+        control.compact(REF, options)
 
 
 if __name__ == "__main__":

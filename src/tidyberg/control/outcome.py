@@ -34,6 +34,7 @@ class JobTotals:
     commits: int = 0
     groups: int = 0
     chunks: int = 0  # commits that were tried; numbers them
+    joins: int = 0  # joins of all rounds; numbers them
     open: set[int] = field(default_factory=set)  # groups neither committed nor left
     left: dict[int, GroupLeft] = field(default_factory=dict)  # by group id
     notes: dict[str, None] = field(default_factory=dict)  # an ordered set

@@ -119,7 +119,13 @@ class Round:
         tasks = [replace(task, parts=reduce_tasks(task)) if may_be_large(task) else task for task in tasks]
         self._tasks = {task.group_id: task for task in tasks}
         to_run = [task for task in tasks if task.group_id not in self.planned.adopted]
-        self._joins = plan_joins(to_run, partitions_of(groups, inventory), request.options.join_delete_size)
+        self._joins = plan_joins(
+            to_run,
+            partitions_of(groups, inventory),
+            request.options.join_delete_size,
+            first_number=self.totals.joins,
+        )
+        self.totals.joins += len(self._joins)
         self.totals.open.update(self._groups)
         intent = Intent(
             job_id=record.job.job_id,

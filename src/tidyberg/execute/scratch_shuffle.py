@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidyberg.execute.engine import AnyTask, Results, ShuffleResults
 from tidyberg.execute.scratch_directories import remove_directory, scratch_directory
+from tidyberg.execute.scratch_space import refuse_without_space
 from tidyberg.model.shuffle import (
     ScratchMapResult,
     ScratchMapTask,
@@ -27,6 +28,7 @@ def shuffle_through_scratch(jobs: Sequence[ShuffleJob], run: _Run, parent: str |
     if not jobs:
         return
     with scratch_directory(parent) as scratch:
+        refuse_without_space(jobs, scratch.parent)
         for position, job in enumerate(jobs):
             directory = scratch / f"{position:06d}"
             directory.mkdir()

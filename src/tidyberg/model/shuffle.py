@@ -80,6 +80,14 @@ class ReduceTask(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ScratchNeed:
+    """How many bytes the map tasks of a shuffle send."""
+
+    least: int = 0  # an engine may refuse a shuffle for which there is less space
+    likely: int = 0  # an engine decides by it which shuffles run at the same time
+
+
+@dataclass(frozen=True, slots=True)
 class ShuffleJob:
     """The map and reduce tasks of one shuffle. Partition i belongs to reduce task i."""
 
@@ -87,6 +95,7 @@ class ShuffleJob:
     group_id: int
     maps: tuple[MapTask, ...]
     reduces: tuple[ReduceTask, ...]
+    scratch: ScratchNeed | None = None  # None: unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,18 +107,21 @@ class PlannedJoin:
         return tuple(file for file in self.rows if file.sequence_number < self.latest)  # I3
 
 
-def plan_joins(tasks: Sequence[Task], partitions: Mapping[int, Partition], most_bytes: int) -> list[PlannedJoin]:
+def plan_joins(
+    tasks: Sequence[Task], partitions: Mapping[int, Partition], most_bytes: int, *, first_number: int = 0
+) -> list[PlannedJoin]:
     """Return the joins for tasks whose equality deletes would take more memory than `most_bytes`.
 
     Groups of one partition share a join even if their deletes differ. A delete that is not listed for a group is too
-    old for all files of it, and the join compares sequence numbers.
+    old for all files of it, and the join compares sequence numbers. Joins are numbered from `first_number`. A job must
+    not use a number twice, because workers keep what they have read from the files of a join.
     """
     together: dict[tuple[object, tuple[int, ...]], list[Task]] = defaultdict(list)
     for task in tasks:
         if sum(_memory(task, ids) for ids in task.equality_schemas) > most_bytes:
             for ids in task.equality_schemas:
                 together[partitions[task.group_id], ids].append(task)
-    return [_planned(number, ids, some) for number, ((_, ids), some) in enumerate(together.items())]
+    return [_planned(number, ids, some) for number, ((_, ids), some) in enumerate(together.items(), first_number)]
 
 
 def with_joined_rows(tasks: Sequence[Task], found: Mapping[int, Sequence[TaskDelete]]) -> list[Task]:
