@@ -50,7 +50,7 @@ def task_in_order(attempt: RewriteAttempt) -> Task | None:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _SortedFile:
     """A sorted file, and the keys of its first and last row. A file without rows has none."""
 
     file: TaskInput
@@ -63,13 +63,13 @@ class _DisjointRuns:
 
     def __init__(self, fields: Sequence[SortField]) -> None:
         self._fields = fields
-        self._runs: list[_Run] = []
+        self._runs: list[_SortedFile] = []
 
     @property
     def files(self) -> list[TaskInput]:
         return [run.file for run in self._runs]
 
-    def add(self, run: _Run) -> bool:
+    def add(self, run: _SortedFile) -> bool:
         """Returns False if the run overlaps another one."""
         if not run.first:
             return True
@@ -85,12 +85,12 @@ class _DisjointRuns:
         self._runs.insert(low, run)
         return True
 
-    def _may_follow(self, run: _Run, next_run: _Run) -> bool:
+    def _may_follow(self, run: _SortedFile, next_run: _SortedFile) -> bool:
         pair = [pa.concat_arrays(both) for both in zip(run.last, next_run.first, strict=True)]
         return first_unsorted(sort_levels(pair, self._fields), 2) is None
 
 
-def _run(file: OpenFile, reader: Reader, schema: pa.Schema, key: SortKey) -> _Run | None:
+def _run(file: OpenFile, reader: Reader, schema: pa.Schema, key: SortKey) -> _SortedFile | None:
     """Reads all keys of a file. Returns None if they are not sorted."""
     sources, check = key_sources(schema, key), OrderCheck(schema, key)
     first: list[pa.Array] = []
@@ -106,7 +106,7 @@ def _run(file: OpenFile, reader: Reader, schema: pa.Schema, key: SortKey) -> _Ru
             return None
         first = first or [array.slice(0, 1) for array in values]
         last = [array.slice(len(array) - 1) for array in values]
-    return _Run(file.input, first, last)
+    return _SortedFile(file.input, first, last)
 
 
 def _open(storage: Storage, file: TaskInput) -> OpenFile:
