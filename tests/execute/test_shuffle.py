@@ -6,11 +6,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.builders.shuffles import numbered_job
+from tests.builders.shuffles import expected_results, numbered_job
 from tests.builders.tasks import STORAGE
 from tests.execute.shuffle_checks import (
     check_a_failed_attempt_is_not_seen,
@@ -20,9 +24,12 @@ from tests.execute.shuffle_checks import (
     shuffled,
 )
 from tidyberg.errors import Cancelled, StorageError
-from tidyberg.execute.engine import CancelToken
+from tidyberg.execute.engine import AnyTask, CancelToken
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.scratch_directories import remove_dead, scratch_directory
+from tidyberg.execute.scratch_shuffle import batches, likely_bytes
+from tidyberg.execute.time_budget import TimeBudget, within
+from tidyberg.model.shuffle import ScratchMapTask, ScratchNeed, ScratchReduceTask, ShuffleJob
 
 
 @pytest.fixture(name="scratch")
@@ -75,9 +82,84 @@ def test_an_abandoned_shuffle_leaves_nothing_behind(scratch: Path) -> None:
 
 def test_chunks_of_a_finished_shuffle_do_not_wait_for_the_next_one(scratch: Path) -> None:
     results = InlineEngine().shuffle([numbered_job(), numbered_job(group_id=8)], STORAGE, cancel=CancelToken())
-    next(results)
-    assert not list(scratch.rglob("map-*"))
+    first = next(results)
+    (left,) = {path.parent.name for path in scratch.rglob("map-*")}
+    assert left == {7: "000001", 8: "000000"}[first.group_id]
     results.close()
+
+
+class Stages(InlineEngine):
+    """Remembers which tasks each run was given, and the most bytes of chunks that were on disk."""
+
+    def __init__(self, scratch: Path, cores: int = 2) -> None:
+        super().__init__(cores)
+        self.stages: list[list[tuple[str, int]]] = []
+        self.most_bytes = 0
+        self._scratch = scratch
+
+    def run(self, tasks: Sequence[AnyTask], *args: Any, **kwargs: Any) -> Any:
+        kinds = {ScratchMapTask: "map", ScratchReduceTask: "reduce"}
+        self.stages.append(list(dict.fromkeys((kinds[type(task)], task.group_id) for task in tasks)))
+        for result in super().run(tasks, *args, **kwargs):
+            with suppress(FileNotFoundError):  # a finished shuffle is removed
+                sizes = [path.stat().st_size for path in self._scratch.rglob("map-*")]
+                self.most_bytes = max(self.most_bytes, sum(sizes))
+            yield result
+
+
+def sized_jobs(count: int, likely: int = 1_200) -> list[ShuffleJob]:
+    """Shuffles of 1,200 bytes each."""
+    return [replace(numbered_job(group_id=n), scratch=ScratchNeed(likely, likely)) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "stages"),
+    [
+        (100_000, ["m0 m1 m2 m3", "r0 r1 r2 r3"]),
+        (4_800, ["m0 m1", "r0 r1 m2 m3", "r2 r3"]),
+        (2_400, ["m0", "r0 m1", "r1 m2", "r2 m3", "r3"]),
+        (2_399, ["m0", "r0", "m1", "r1", "m2", "r2", "m3", "r3"]),
+    ],
+)
+def test_shuffles_run_together_while_their_chunks_stay_within_a_limit(
+    limit: int, stages: list[str], scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidyberg.execute.scratch_shuffle._BYTES_PER_CORE", limit)
+    engine = Stages(scratch, cores=1)
+    jobs = sized_jobs(4)
+    found = shuffled(engine, *jobs)
+    assert [" ".join(f"{kind[0]}{number}" for kind, number in stage) for stage in engine.stages] == stages
+    assert [list(found[number].results) for number in range(4)] == [expected_results(job) for job in jobs]
+    assert 1_200 <= engine.most_bytes <= max(limit, 1_200)
+
+
+def test_shuffles_together_take_half_of_the_free_space_at_most(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidyberg.execute.scratch_shuffle.free_bytes", lambda _: 2 * 2_400)
+    engine = Stages(scratch)
+    shuffled(engine, *sized_jobs(3))
+    assert [len(stage) for stage in engine.stages] == [1, 2, 2, 1]
+    assert engine.most_bytes <= 2_400
+
+
+def test_a_shuffle_without_an_estimate_counts_three_times_its_inputs() -> None:
+    unknown = numbered_job(2, 3, 100)
+    assert likely_bytes(unknown) == 3 * 2 * 100 * 10
+    assert batches([unknown] * 3, 12_000) == [[0, 1], [2]]
+
+
+def test_within_a_time_budget_shuffles_run_one_after_the_other(scratch: Path) -> None:
+    """Otherwise many of them would have begun, and none would have finished, when the time is over."""
+    engine = Stages(scratch)
+    with within(TimeBudget(lambda: 60.0, 0.0, 1e9)):
+        shuffled(engine, *sized_jobs(2))
+    assert engine.stages == [[("map", 0)], [("reduce", 0)], [("map", 1)], [("reduce", 1)]]
+
+
+def test_shuffles_of_the_same_group_number_are_not_mixed_up(scratch: Path) -> None:
+    one, other = numbered_job(), numbered_job(3, 3, 200)
+    results = list(InlineEngine().shuffle([one, other], STORAGE, cancel=CancelToken()))
+    by_size = sorted(results, key=lambda result: -len(result.reports))
+    assert [list(result.results) for result in by_size] == [expected_results(one), expected_results(other)]
 
 
 def test_no_shuffles_need_no_directory(scratch: Path) -> None:

@@ -49,7 +49,8 @@ class SortedGroups:
             for result in results:
                 assert isinstance(result, TaskResult)
                 yield result
-        jobs = [self._job(task, samples[task.group_id], engine, storage) for task in large]
+        reduces = sum(map(reduce_tasks, large))  # engines run several shuffles at the same time
+        jobs = [self._job(task, samples[task.group_id], engine, storage, reduces) for task in large]
         known = bounded_columns(self.schema) | LINEAGE_LEAVES
         by_group = {task.group_id: task for task in large}
         with closing(engine.shuffle(jobs, storage, cancel=cancel, max_parallelism=most)) as shuffles:
@@ -68,11 +69,13 @@ class SortedGroups:
                 found.setdefault(result.group_id, []).append(result)
         return found
 
-    def _job(self, task: Task, samples: Sequence[SampleResult], engine: Engine, storage: StorageAccess) -> ShuffleJob:
+    def _job(
+        self, task: Task, samples: Sequence[SampleResult], engine: Engine, storage: StorageAccess, reduces: int
+    ) -> ShuffleJob:
         cores = engine.resources.cores
         limit = self.options.inline_delete_size
         cuts = with_delete_contents(cut_tasks(task, cores), storage, per_task=limit)
-        each = cores_of_task(cores, reduce_tasks(task))
+        each = cores_of_task(cores, reduces)
         job = shuffle_job(task, cuts, samples, cores=each, memory_bytes=_memory_of_task(engine))
         return replace(job, scratch=scratch_need(task, samples))
 

@@ -24,7 +24,7 @@ from tidyberg.execute.engine import (
     use_idle_cores,
 )
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.scratch_shuffle import shuffle_through_scratch
+from tidyberg.execute.scratch_shuffle import ScratchShuffles
 from tidyberg.execute.time_budget import TimeBudget, current_budget
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import INLINE, Resources
@@ -101,7 +101,9 @@ class InlineEngine:
         def run(tasks: Sequence[AnyTask]) -> Results:
             return self.run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism)
 
-        yield from shuffle_through_scratch(jobs, run)
+        # Within a time budget, finished shuffles are worth more than many that have only begun.
+        cores = (max_parallelism or self._parallelism) if current_budget() is None else 0
+        yield from ScratchShuffles(run, cores=cores).results(jobs)
 
     def _within_memory(self, tasks: Sequence[AnyTask]) -> Sequence[AnyTask]:
         most = self._task_memory_bytes

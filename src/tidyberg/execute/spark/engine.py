@@ -18,7 +18,7 @@ from tidyberg.execute.engine import (
     ShuffleResults,
     use_idle_cores,
 )
-from tidyberg.execute.scratch_shuffle import shuffle_through_scratch
+from tidyberg.execute.scratch_shuffle import ScratchShuffles
 from tidyberg.execute.spark.class_archive import find_archive, make_later
 from tidyberg.execute.spark.launch import Launch, launched, spark_home
 from tidyberg.execute.spark.private import active_context
@@ -205,7 +205,8 @@ class SparkEngine:
             def run(tasks: Sequence[AnyTask]) -> Results:
                 return self.run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism)
 
-            yield from shuffle_through_scratch(jobs, run, self._conf.get("spark.local.dir", "").split(",")[0] or None)
+            parent = self._conf.get("spark.local.dir", "").split(",")[0] or None
+            yield from ScratchShuffles(run, parent, max_parallelism or self._cores or 1).results(jobs)
             return
         handle = self._handle()
         assert isinstance(handle, SessionHandle)
