@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 SORTING = ("tests/execute/order/test_sorting.py",)
 RANGES = ("tests/execute/order/test_ranges.py",)
-CURVES = ("tests/execute/order/test_curves.py",)
+CURVES = ("tests/test_curves.py",)
 MERGING = ("tests/execute/order/test_merging.py",)
 TASKS = ("tests/execute/test_sorted_tasks.py",)
 TABLES = ("tests/control/test_sorted_tables.py",)
@@ -135,7 +135,7 @@ ORDERS = (
     ),
     Mutant(
         "consecutive places on the Hilbert curve are neighbours",
-        "execute/kernel/order/curves.py",
+        "curves.py",
         "state = next_state[step]",
         "state = 0 * next_state[step]",
         CURVES,

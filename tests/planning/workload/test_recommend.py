@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.builders.tasks import field
 from tests.builders.workloads import TableOfRows, between, equal, sort_by
-from tidyberg.model.sort_key import Curve
+from tidyberg.execute.kernel.order.sorting import sorted_positions
+from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.model.workload import (
     AllOf,
     Anything,
@@ -17,7 +19,6 @@ from tidyberg.model.workload import (
     Operator,
     ScanFilter,
 )
-from tidyberg.planning.workload.curves import curve_positions
 from tidyberg.planning.workload.layouts import Simulation
 from tidyberg.planning.workload.recommend import candidates, filter_columns, heaviest, only_columns
 
@@ -164,20 +165,15 @@ def test_conditions_on_other_columns_rule_nothing_out() -> None:
     assert only_columns(equal("b", 2), known) == Anything()
 
 
-@pytest.mark.parametrize(("columns", "bits"), [(2, 4), (3, 3)])
-def test_neighbours_on_the_hilbert_curve_are_neighbours_in_space(columns: int, bits: int) -> None:
-    grid = np.meshgrid(*[np.arange(2**bits, dtype=np.uint64)] * columns, indexing="ij")
-    points = [axis.ravel() for axis in grid]
-    positions = curve_positions(Curve.HILBERT, points, bits)
-    assert sorted(positions.tolist()) == list(range(2 ** (columns * bits)))
-    order = np.argsort(positions)
-    steps = sum(np.abs(np.diff(axis[order].astype(np.int64))) for axis in points)
-    assert set(np.asarray(steps).tolist()) == {1}
-
-
-def test_positions_on_the_z_curve_interleave_bits() -> None:
-    x, y = np.array([0b11, 0b00], np.uint64), np.array([0b01, 0b10], np.uint64)
-    assert curve_positions(Curve.ZORDER, [x, y], 2).tolist() == [0b1011, 0b0100]
+@pytest.mark.parametrize("layout", [HILBERT, ZORDER], ids=str)
+def test_a_simulated_curve_orders_rows_as_a_rewrite_does(layout: LayoutChoice) -> None:
+    random = np.random.default_rng(4)
+    table = TableOfRows.of({name: pa.array(random.permutation(4096)) for name in "ab"}, 1)
+    (simulated,) = table.recommender([equal("a", 1), equal("b", 1)])._simulations
+    schema = pa.schema([field("a", pa.int64(), 1), field("b", pa.int64(), 2)])
+    rows = pa.table(table.rows.columns, schema=schema)
+    written = sorted_positions(rows, SortKey((SortField(1), SortField(2)), layout.curve))
+    assert simulated.order(layout).tolist() == written.tolist()
 
 
 # --- Predictions against what is read afterwards -------------------------------------------------------------------
@@ -227,7 +223,7 @@ def relative_errors(table: TableOfRows, filters: Sequence[Condition], layout: La
     predicted = dict(zip(kept, recommender.after(layout).tolist(), strict=True))
     whole = table.recommender(filters)
     (everything,) = whole._simulations
-    written = table.written_as(Simulation(everything.columns, everything.files, curve_positions).order(layout))
+    written = table.written_as(Simulation(everything.columns, everything.files).order(layout))
     measured = {one: written.reads(one) for one in kept}
     return [abs(predicted[one] - measured[one]) / max(1, measured[one]) for one in kept]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 _FILES = (
     "__init__.py",
     "_version.py",
+    "curves.py",
     "errors.py",
     "failures.py",
     "varints.py",

@@ -1,21 +1,19 @@
 """Simulates layouts on sampled rows: orders them, divides them into files, and takes the range of each file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from tidyberg.curves import coordinate_bits, hilbert_places, zorder_places
 from tidyberg.model.sort_key import Curve
 from tidyberg.model.workload import LayoutChoice
 from tidyberg.planning.workload.ranks import ABOVE, BELOW, NAN, NULL, Boxes, Ranks
 
 Positions = npt.NDArray[np.int64]
-# The position on a curve of points whose coordinates are below 2 ** bits.
-CurvePositions = Callable[[Curve, Sequence[npt.NDArray[np.uint64]], int], npt.NDArray[np.uint64]]
 
 ROWS_PER_FILE = 32  # sampled rows that a simulated file needs: the range of fewer rows is much too narrow
-_BITS = 16
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,6 @@ class Simulation:
 
     columns: Mapping[str, Ranks]
     files: int  # of the partition
-    curve: CurvePositions
 
     @property
     def rows(self) -> int:
@@ -43,7 +40,10 @@ class Simulation:
         keys = [self.columns[name] for name in layout.columns]
         if layout.curve is None:
             return np.lexsort(keys[::-1])
-        return np.argsort(self.curve(layout.curve, [_coordinate(key) for key in keys], _BITS), kind="stable")
+        bits = coordinate_bits(len(keys))
+        coordinates = [_coordinate(key, bits) for key in keys]
+        places = hilbert_places(coordinates) if layout.curve is Curve.HILBERT else zorder_places(coordinates)
+        return np.argsort(places, kind="stable")
 
 
 def ranges(ranks: Ranks, ends: Positions) -> Boxes:
@@ -61,8 +61,8 @@ def ranges(ranks: Ranks, ends: Positions) -> Boxes:
     )
 
 
-def _coordinate(ranks: Ranks) -> npt.NDArray[np.uint64]:
+def _coordinate(ranks: Ranks, bits: int) -> npt.NDArray[np.uint64]:
     """The share of rows with a smaller value, as a whole number: values of every distribution spread evenly."""
     ordered = np.sort(ranks)
     below = np.searchsorted(ordered, ranks, side="left")
-    return (below.astype(np.uint64) << np.uint64(_BITS)) // np.uint64(max(1, len(ranks)))
+    return (below.astype(np.uint64) << np.uint64(bits)) // np.uint64(max(1, len(ranks)))

@@ -37,8 +37,7 @@ from tidyberg.model.workload import (
     comparisons,
 )
 from tidyberg.planning.workload.boundaries import Boundaries
-from tidyberg.planning.workload.curves import curve_positions
-from tidyberg.planning.workload.layouts import CurvePositions, Simulation
+from tidyberg.planning.workload.layouts import Simulation
 from tidyberg.planning.workload.pruning import TypicalValues, is_known, may_match, with_ranks
 from tidyberg.planning.workload.ranks import Boxes, RankedColumn, filter_values, joined, rank_column
 
@@ -115,7 +114,6 @@ class Recommender:
     files: FileBounds
     sample: RowSample
     target_bytes: int
-    curve: CurvePositions = curve_positions
 
     @cached_property
     def filters(self) -> list[ScanFilter]:
@@ -165,11 +163,7 @@ class Recommender:
         partitions = self.files.partitions[self.sample.files]
         counts = Counter(self.files.partitions.tolist())
         return [
-            Simulation(
-                {name: column.sample[partitions == one] for name, column in self._columns.items()},
-                counts[one],
-                self.curve,
-            )
+            Simulation({name: column.sample[partitions == one] for name, column in self._columns.items()}, counts[one])
             for one in np.unique(partitions).tolist()
         ]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidyberg.execute.kernel.order.bounds import KeyBounds
-from tidyberg.execute.kernel.order.curves import CurveSpace, curve_space
+from tidyberg.execute.kernel.order.curve_space import CurveSpace, curve_space
 from tidyberg.execute.kernel.order.keys import Positions, sort_levels
 from tidyberg.execute.kernel.order.sorting import is_sorted, sorted_positions
 from tidyberg.execute.kernel.order.values import as_table, from_ipc, key_sources, to_ipc

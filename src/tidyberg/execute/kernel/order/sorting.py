@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tidyberg.execute.kernel.order.curves import CurveSpace, sampled_space
+from tidyberg.execute.kernel.order.curve_space import CurveSpace, sampled_space
 from tidyberg.execute.kernel.order.keys import FixedLevel, Level, Positions, sort_levels
 from tidyberg.execute.kernel.order.values import as_table, key_sources
 from tidyberg.execute.kernel.order.word_sort import first_unsorted, positions_by
