@@ -1,22 +1,27 @@
 """Estimates adapt to the installation, and one outlier never makes them worse."""
 
+import json
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders.control import make_control
+from tests.builders.events_table import REF
 from tests.builders.job_records import RUN
+from tests.builders.sorted_tables import append_claiming, create_sorted_table, in_order, rows_from
 from tidyberg.app import build_control
 from tidyberg.control.calibration import calibrate, report
-from tidyberg.model.job import CopyTotals, Job, JobStatus, Progress, SpliceTotals
+from tidyberg.model.job import CopyTotals, Job, JobStatus, OrderTotals, Progress, SpliceTotals
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
 from tidyberg.model.sizes import KB, MB
 from tidyberg.model.table import TableRef
 from tidyberg.planning.price import pricing_for
+from tidyberg.record.documents import JOB
 from tidyberg.settings.sections import PriceList
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
@@ -139,6 +144,60 @@ def test_spliced_groups_are_no_samples_of_the_encoding_speed() -> None:
     assert learned.encode_bytes_per_core_second == pytest.approx(8 * MB, rel=0.01)
 
 
+def ordered_job(mode: Literal["sort", "merge"], truth: Calibration, tasks: int = 8) -> Job:
+    """How a job goes that sorts one group by a shuffle, or merges eight groups in order."""
+    sizes = [24 * MB] * 40
+    pricing = pricing_for(PlanOptions(), {}, Prices(), truth, Resources(CORES, 4.0, "lab"))
+    work = pricing.work_of_group(sizes, tasks, mode=mode, tasks=tasks)
+    groups = 1 if mode == "sort" else tasks
+    totals = OrderTotals(groups, len(sizes), sum(sizes), tasks, work.core_seconds)
+    return replace(
+        job_of(sizes, truth),
+        task_seconds=work.core_seconds,
+        finished_ms=round(1000 * pricing.price_job(work, [], 1).seconds),
+        progress=Progress(1, 1, groups, groups, len(sizes), sum(sizes), work.bytes_written),
+        sorts=totals if mode == "sort" else OrderTotals(),
+        run_merges=totals if mode == "merge" else OrderTotals(),
+    )
+
+
+def figures(calibration: Calibration) -> dict[str, float]:
+    return asdict(replace(calibration, jobs=0))
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 8])
+def test_sorts_teach_their_own_rate_even_if_a_job_sorts_one_group(tasks: int) -> None:
+    truth = Calibration(sort_bytes_per_core_second=6 * MB, output_ratio=0.7, seconds_per_job=11.0)
+    learned = calibrate([ordered_job("sort", truth, tasks)] * 3, "lab")
+    assert figures(learned) == pytest.approx(figures(truth), rel=0.01)
+
+
+def test_merges_in_order_teach_their_own_rate() -> None:
+    truth = Calibration(merge_bytes_per_core_second=6 * MB, output_ratio=0.7, seconds_per_job=11.0)
+    learned = calibrate([ordered_job("merge", truth)] * 3, "lab")
+    assert figures(learned) == pytest.approx(figures(truth), rel=0.01)
+
+
+def test_one_sort_changes_no_rate() -> None:
+    truth = Calibration(sort_bytes_per_core_second=6 * MB)
+    assert replace(calibrate([ordered_job("sort", truth)], "lab"), jobs=0) == Calibration()
+
+
+def test_jobs_that_sort_and_encode_teach_both_rates() -> None:
+    truth = Calibration(encode_bytes_per_core_second=8 * MB, sort_bytes_per_core_second=3 * MB, seconds_per_job=11.0)
+    encoding, sorting = job_of([24 * MB] * 40, truth), ordered_job("sort", truth)
+    assert encoding.finished_ms is not None
+    assert sorting.finished_ms is not None
+    both = replace(
+        sorting,
+        task_seconds=encoding.task_seconds + sorting.task_seconds,
+        finished_ms=encoding.finished_ms + sorting.finished_ms - 11_000,
+        progress=Progress(9, 9, 9, 9, 80, 2 * sorting.progress.bytes_read, 2 * sorting.progress.bytes_written),
+    )
+    learned = calibrate([both] * 3, "lab")
+    assert figures(learned) == pytest.approx(figures(truth), rel=0.01)
+
+
 def test_jobs_with_several_cores_per_group_are_no_samples() -> None:
     """Else large jobs would be promised for a part of what they take."""
     truth = replace(Calibration(), encode_bytes_per_core_second=3 * Calibration().encode_bytes_per_core_second)
@@ -211,6 +270,30 @@ def test_real_jobs_are_samples(tmp_path: Path) -> None:
     assert reported.calibration.seconds_per_job < Calibration().seconds_per_job
     assert [each.jobs for each in reported.accuracy] == [3, 3, 3]
     assert reported.newest[0].job.predicted_bytes is not None
+
+
+def test_real_jobs_count_what_they_sort_and_what_they_merge_in_order(warehouse: Warehouse) -> None:
+    table = create_sorted_table(warehouse)
+    with make_control(warehouse) as control:
+        append_claiming(table, [in_order(rows_from(number, 200, step=3)) for number in range(3)])
+        merged = control.compact(REF, PlanOptions(strategy=Strategy.FULL, min_input_files=2)).job
+        append_claiming(table, [rows_from(number, 200, step=3) for number in range(3)], claim=None)
+        sorted_job = control.compact(REF, PlanOptions(sort="table", force=True)).job
+    for job, totals, other in (
+        (merged, merged.run_merges, merged.sorts),
+        (sorted_job, sorted_job.sorts, sorted_job.run_merges),
+    ):
+        assert (totals.groups, totals.tasks) == (1, 1)
+        assert (totals.files, totals.bytes) == (job.progress.files_processed, job.progress.bytes_read)
+        assert totals.seconds == pytest.approx(job.task_seconds)
+        assert totals.seconds > 0
+        assert other == OrderTotals()
+
+
+def test_records_of_jobs_that_did_not_count_sorts_can_be_read() -> None:
+    document = json.loads(JOB.dump_json(RUN))
+    del document["sorts"], document["run_merges"]
+    assert JOB.validate_python(document) == RUN
 
 
 @pytest.mark.parametrize("engine", ["inline", "spark", "connect"])

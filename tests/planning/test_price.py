@@ -56,6 +56,18 @@ def test_a_copy_has_its_own_rate_and_keeps_its_bytes() -> None:
     assert work.bytes_written == 40 * MB
 
 
+@pytest.mark.parametrize(("mode", "seconds"), [("sort", 4.0), ("merge", 2.0), ("encode", 1.0)])
+def test_rows_in_order_have_their_own_rates(mode: Mode, seconds: float) -> None:
+    calibration = Calibration(
+        encode_bytes_per_core_second=40 * MB,
+        seconds_per_file=0,
+        sort_bytes_per_core_second=10 * MB,
+        merge_bytes_per_core_second=20 * MB,
+    )
+    work = pricing(calibration=calibration).work_of_group([10 * MB] * 4, 1, mode=mode)
+    assert work.core_seconds == pytest.approx(seconds)
+
+
 def test_a_server_side_copy_takes_one_read_and_one_copy_request_per_file() -> None:
     def work(location: str, mode: Mode) -> Work:
         priced = pricing_for(PlanOptions(), {}, Prices(), Calibration(), Resources(), location)

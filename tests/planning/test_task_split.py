@@ -17,9 +17,11 @@ from tidyberg.planning.task_split import tasks_per_group
         ("encode", False, 20, 1, 1),
         ("encode", True, 20, 1_000, 1),
         ("copy", False, 20, 1_000, 1),
+        ("merge", False, 20, 1_000, 1),
+        ("sort", False, 20, 1, 20),
     ],
 )
-def test_a_large_group_is_split_among_tasks_if_it_is_encoded_in_place(
+def test_a_large_group_is_split_among_tasks_if_it_is_encoded_in_place_or_sorted(
     mode: Mode, moves: bool, outputs: int, row_groups: int, parts: int
 ) -> None:
     assert tasks_per_group(mode, moves=moves, outputs=outputs, row_groups=row_groups) == parts

@@ -5,11 +5,16 @@ changes nothing, three jobs that agree decide, and no outlier moves a figure bey
 
 A job is a sample of what dominated it. A job with large files shows how many bytes a core rewrites per second. A job
 with tiny files shows how many seconds each file takes. Every job shows the time outside of tasks: planning, committing,
-starting the engine and scheduling tasks. Copied and encoded bytes have separate rates.
+starting the engine and scheduling tasks. Bytes that were encoded, copied, sorted and merged in order have separate
+rates.
 
 Two kinds of work are no samples of speed. Spliced groups are none, because no plan knows which share of the bytes will
 be moved. Jobs with so few groups that each was encoded on several cores are none, because it is unknown how busy these
 cores were.
+
+Sorts are samples also where there are few of them, because most tables are sorted as one group. The time of a sort is
+that of all its tasks, of both stages of a shuffle. Only the encoding of an output uses several cores, and it does so in
+the next sort of that table as well. Sampling the key is no part of that time: it reads one column of some row groups.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +36,7 @@ _NEWEST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class _ModeWork:
-    """Counts the bytes that a job read in one mode, copy or encode, and the time that it took."""
+    """Counts the bytes that a job read in one mode, and the time that it took."""
 
     read: int
     files: int
@@ -42,9 +47,12 @@ class _ModeWork:
 class _Sample:
     encoded: _ModeWork
     copied: _ModeWork
-    written: int  # of what was encoded
+    sorted: _ModeWork
+    merged: _ModeWork  # in order
+    written_ratio: float | None  # bytes written per byte read, of the rows that were encoded, in any order
     spliced_seconds: float  # of cores
     busy: int
+    busy_sorting: int
     seconds: float
     is_speed_sample: bool
 
@@ -55,20 +63,25 @@ def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
     of_speed = [sample for sample in samples if sample.is_speed_sample]
     encoded = [sample.encoded for sample in of_speed if sample.encoded.core_seconds >= _MIN_CORE_SECONDS]
     copied = [sample.copied for sample in of_speed if sample.copied.core_seconds >= _MIN_CORE_SECONDS]
-    rate, per_file = _speed(encoded)
-    copy_rate = _copy_rate(copied, per_file)
+    merged = [sample.merged for sample in of_speed if sample.merged.core_seconds >= _MIN_CORE_SECONDS]
+    sorts = [sample.sorted for sample in samples if sample.sorted.core_seconds >= _MIN_CORE_SECONDS]
     defaults = Calibration()
+    rate, per_file = _speed(encoded)
+    copy_rate = _rate(copied, per_file, defaults.copy_bytes_per_core_second)
+    merge_rate = _rate(merged, per_file, defaults.merge_bytes_per_core_second)
     beside = [
         sample.seconds
         - (
             _core_seconds(sample.encoded, rate, per_file)
             + _core_seconds(sample.copied, copy_rate, per_file)
+            + _core_seconds(sample.merged, merge_rate, per_file)
             + sample.spliced_seconds
         )
         / sample.busy
+        - sample.sorted.core_seconds / sample.busy_sorting
         for sample in samples
     ]
-    ratios = [sample.written / sample.encoded.read for sample in samples if sample.encoded.read]
+    ratios = [sample.written_ratio for sample in samples if sample.written_ratio is not None]
     return Calibration(
         jobs=len(samples),
         encode_bytes_per_core_second=rate,
@@ -76,6 +89,8 @@ def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
         seconds_per_file=per_file,
         output_ratio=min(2.0, max(0.05, _damped_median(ratios, defaults.output_ratio))),
         copy_bytes_per_core_second=copy_rate,
+        sort_bytes_per_core_second=_rate(sorts, per_file, defaults.sort_bytes_per_core_second),
+        merge_bytes_per_core_second=merge_rate,
     )
 
 
@@ -90,20 +105,26 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
         return None
     at_once = job.options.get("max_parallelism") or job.cores
     copied, spliced, progress = job.copied, job.spliced, job.progress
-    each = 1 if job.options.get("max_parallelism") else cores_of_task(job.cores, progress.groups_total)
-    busy = max(1, min(job.cores, progress.groups_total * each, at_once))
+    sorts, merges = job.sorts, job.run_merges
+    groups = progress.groups_total - sorts.groups  # sorts run after the other groups
+    each = 1 if job.options.get("max_parallelism") else cores_of_task(job.cores, groups)
+    read = progress.bytes_read - (copied.bytes - copied.bytes_moved) - spliced.bytes
+    written = progress.bytes_written - copied.bytes - spliced.bytes_written
     return _Sample(
         encoded=_ModeWork(
-            progress.bytes_read - (copied.bytes - copied.bytes_moved) - spliced.bytes,
-            progress.files_processed - copied.files - spliced.files,
-            job.task_seconds - copied.seconds - spliced.seconds,
+            read - sorts.bytes - merges.bytes,
+            progress.files_processed - copied.files - spliced.files - sorts.files - merges.files,
+            job.task_seconds - copied.seconds - spliced.seconds - sorts.seconds - merges.seconds,
         ),
         copied=_ModeWork(copied.bytes, copied.files, copied.seconds),
-        written=progress.bytes_written - copied.bytes - spliced.bytes_written,
+        sorted=_ModeWork(sorts.bytes, sorts.files, sorts.seconds),
+        merged=_ModeWork(merges.bytes, merges.files, merges.seconds),
+        written_ratio=written / read if read else None,
         spliced_seconds=spliced.seconds,
-        busy=busy,
+        busy=max(1, min(job.cores, groups * each, at_once)),
+        busy_sorting=max(1, min(job.cores, sorts.tasks, at_once)),
         seconds=(job.finished_ms - job.started_ms) / 1000,
-        is_speed_sample=each == 1 or copied.groups == progress.groups_total,  # a copy takes one core
+        is_speed_sample=each == 1 or copied.groups == groups,  # a copy takes one core
     )
 
 
@@ -121,9 +142,10 @@ def _speed(samples: Sequence[_ModeWork]) -> tuple[float, float]:
     return rate, per_file
 
 
-def _copy_rate(samples: Sequence[_ModeWork], per_file: float) -> float:
+def _rate(samples: Sequence[_ModeWork], per_file: float, default: float) -> float:
+    """Bytes per core second."""
     rates = [sample.read / _rest(sample, sample.files * per_file) for sample in samples]
-    return max(1.0, _damped_median(rates, Calibration().copy_bytes_per_core_second))
+    return max(1.0, _damped_median(rates, default))
 
 
 def _rest(sample: _ModeWork, explained: float) -> float:

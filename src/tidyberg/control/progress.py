@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidyberg.control.context import JobContext
-from tidyberg.model.job import CopyTotals, SpliceTotals
-from tidyberg.model.plan import FileGroup
+from tidyberg.model.job import CopyTotals, OrderTotals, SpliceTotals
+from tidyberg.model.plan import FileGroup, Mode
 from tidyberg.model.report import GroupFinished
 from tidyberg.model.task import TaskResult
 
@@ -48,6 +48,8 @@ class RoundProgress:
             task_seconds=record.job.task_seconds + seconds,
             copied=_add_copied(record.job.copied, group, result, seconds),
             spliced=_add_spliced(record.job.spliced, group, result, seconds),
+            sorts=_add_ordered(record.job.sorts, "sort", group, result, seconds),
+            run_merges=_add_ordered(record.job.run_merges, "merge", group, result, seconds),
             files_joined=record.job.files_joined + result.files_joined,
             groups_merged=record.job.groups_merged + group.keeps_data,
             requests=Counter(record.job.requests) + Counter(result.requests),
@@ -104,6 +106,20 @@ def _add_spliced(so_far: SpliceTotals, group: FileGroup, result: TaskResult, sec
         bytes=so_far.bytes + group.bytes,
         bytes_spliced=so_far.bytes_spliced + result.bytes_spliced,
         bytes_written=so_far.bytes_written + result.bytes_written,
+        seconds=so_far.seconds + seconds,
+    )
+
+
+def _add_ordered(so_far: OrderTotals, mode: Mode, group: FileGroup, result: TaskResult, seconds: float) -> OrderTotals:
+    """Adds a group of this mode. Sorted files that do not overlap may have been copied or spliced instead."""
+    if group.mode != mode or result.mode == "copy" or result.bytes_spliced:
+        return so_far
+    return replace(
+        so_far,
+        groups=so_far.groups + 1,
+        files=so_far.files + len(group.files),
+        bytes=so_far.bytes + result.bytes_read,
+        tasks=so_far.tasks + group.tasks,
         seconds=so_far.seconds + seconds,
     )
 

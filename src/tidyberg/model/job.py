@@ -91,6 +91,17 @@ class SpliceTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderTotals:
+    """Totals of the groups that a job sorted, or of those whose sorted files it merged in order."""
+
+    groups: int = 0
+    files: int = 0
+    bytes: int = 0
+    tasks: int = 0  # as planned
+    seconds: float = 0.0  # what the tasks took, added up; for a sort by a shuffle, those of both stages
+
+
+@dataclass(frozen=True, slots=True)
 class Owner:
     """The process that runs a job. On the same machine, it shows whether the process is still alive."""
 
@@ -199,6 +210,8 @@ class Job:
     task_seconds: float = 0.0  # what its tasks took, added up
     copied: CopyTotals = field(default_factory=CopyTotals)
     spliced: SpliceTotals = field(default_factory=SpliceTotals)
+    sorts: OrderTotals = field(default_factory=OrderTotals)
+    run_merges: OrderTotals = field(default_factory=OrderTotals)
     files_joined: int = 0  # small files that were joined in memory and read as one
     requests: Mapping[str, int] = field(default_factory=dict)  # storage requests by kind; empty: not counted
     cores: int | None = None

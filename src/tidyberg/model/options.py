@@ -183,7 +183,8 @@ class Calibration:
     seconds_per_file: float = 0.01
     output_ratio: float = 1.0  # bytes written per byte read, for encoded groups
     copy_bytes_per_core_second: float = 400 * MB
-    sort_bytes_per_core_second: float = 20 * MB  # no job teaches it: a sort reads, divides, sorts and encodes
+    sort_bytes_per_core_second: float = 20 * MB  # a sort reads, divides, sorts and encodes
+    merge_bytes_per_core_second: float = 20 * MB  # a merge of sorted files; those that fit into memory are sorted
 
 
 INLINE = "inline"  # the name of the inline engine's resources

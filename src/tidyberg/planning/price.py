@@ -28,9 +28,11 @@ requests, has the price that the same job would have on S3.
 - Minor compactions read each delete file once, and of data files only the columns of equality deletes; files up to
   16 MB are read whole. They write about two bytes per deleted row, and 300 bytes per deletion vector or 1,500 per
   position delete file. Their input and output files are delete files.
-- Sorted groups: requests are those of encoded groups. The rate in bytes per core-second is a constant, because a sort
-  also divides rows among outputs and orders them. Groups that do not fit into memory write all rows to scratch space
-  and read them again, about twice the bytes of their inputs. Scratch space is local, so it makes no requests.
+- Sorted groups: requests are those of encoded groups. They have a calibrated rate of their own, because a sort also
+  divides rows among outputs and orders them. Groups that do not fit into memory write all rows to scratch space
+  and read them again, about twice the bytes of their inputs. Scratch space is local, so it makes no requests. One task
+  writes each output, so a sort takes no less than its share of one output.
+- Groups that are merged in order: requests are those of encoded groups, and the rate is calibrated separately too.
 - Lookups: a query for one value of a sort key saves two GETs and the time to open each file that it need not read, and
   decodes the bytes of these files at 200 MB per core-second.
 - Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, or 5 days).
@@ -145,15 +147,12 @@ class Pricing:
         total = sum(file_sizes)
         speed = self.calibration
         copied = mode == "copy"
-        rate = speed.copy_bytes_per_core_second if copied else speed.encode_bytes_per_core_second
-        if mode == "sort":
-            rate = speed.sort_bytes_per_core_second
         kept = total if expected_bytes is None else expected_bytes
         written = kept if copied else round(kept * speed.output_ratio)
         each = ceil(written / outputs)
         read_sizes = [*file_sizes, *delete_sizes.tolist()]
         gets, puts = self._requests(read_sizes, outputs, each, copied=copied)
-        core_seconds = total / rate + (len(file_sizes) + len(delete_sizes)) * speed.seconds_per_file
+        core_seconds = total / _rate(speed, mode) + (len(file_sizes) + len(delete_sizes)) * speed.seconds_per_file
         return Work(
             tasks=tasks,
             input_files=len(file_sizes),
@@ -318,6 +317,16 @@ def pricing_for(
 def retention_ms(properties: Mapping[str, str]) -> int:
     """How long replaced files are paid for. A table that never expires its snapshots pays for a year."""
     return min(max(long_property(properties, MAX_SNAPSHOT_AGE, DEFAULT_RETENTION_MS), 0), _MOST_RETENTION_MS)
+
+
+def _rate(speed: Calibration, mode: Mode) -> float:
+    """Returns the bytes that a core rewrites in a second in this mode."""
+    rates: dict[Mode, float] = {
+        "copy": speed.copy_bytes_per_core_second,
+        "sort": speed.sort_bytes_per_core_second,
+        "merge": speed.merge_bytes_per_core_second,
+    }
+    return rates.get(mode, speed.encode_bytes_per_core_second)
 
 
 def _scan_requests(sizes: list[int]) -> int:

@@ -16,6 +16,6 @@ def tasks_per_group(mode: Mode, *, moves: bool, outputs: int, row_groups: int) -
     """
     if mode in ("copy", "merge") or moves:
         return 1
-    if mode == "sort":  # rows are divided by their keys, so row groups do not matter
-        row_groups = outputs
+    if mode == "sort":  # rows are divided by their keys, among as many tasks as there are outputs
+        return max(1, outputs)
     return max(1, min(outputs // _MIN_OUTPUTS_PER_TASK, row_groups))

@@ -23,6 +23,10 @@ class Speed(BaseModel):
     seconds_per_job: float = Field(description="Fixed seconds per job: start, plan and commit.", examples=[4.0])
     bytes_written_per_byte_read: float = Field(examples=[0.9])
     copied_bytes_per_core_second: float = Field(examples=[419430400.0])
+    sorted_bytes_per_core_second: float = Field(examples=[20971520.0])
+    merged_bytes_per_core_second: float = Field(
+        description="Of sorted files that are merged in their order.", examples=[20971520.0]
+    )
 
 
 class Ratio(BaseModel):
@@ -61,6 +65,8 @@ class CalibrationAnswer(BaseModel):
                         "seconds_per_job": 3.1,
                         "bytes_written_per_byte_read": 0.82,
                         "copied_bytes_per_core_second": 419430400.0,
+                        "sorted_bytes_per_core_second": 20971520.0,
+                        "merged_bytes_per_core_second": 20971520.0,
                     },
                     "accuracy": [{"quantity": "seconds", "jobs": 34, "median": 1.04, "low": 0.8, "high": 1.6}],
                     "newest": [
@@ -99,6 +105,8 @@ def calibration_answer(report: CalibrationReport) -> CalibrationAnswer:
             seconds_per_job=known.seconds_per_job,
             bytes_written_per_byte_read=known.output_ratio,
             copied_bytes_per_core_second=known.copy_bytes_per_core_second,
+            sorted_bytes_per_core_second=known.sort_bytes_per_core_second,
+            merged_bytes_per_core_second=known.merge_bytes_per_core_second,
         ),
         accuracy=[
             Ratio(
