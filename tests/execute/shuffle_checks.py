@@ -11,15 +11,20 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField
 
+from tests.builders.control import leftovers, make_control
+from tests.builders.delete_scenarios import one_key
+from tests.builders.events_table import REF, delete_files, make_table, options
 from tests.builders.shuffles import Trouble, expected_results, numbered_job
 from tests.builders.sorted_plans import shuffle_small_groups
 from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
 from tidyberg.control.sorted_groups import SortedGroups
 from tidyberg.errors import Cancelled, DamagedFile, StorageError, Unsupported
 from tidyberg.execute.engine import CancelToken, Engine
-from tidyberg.model.options import PlanOptions
+from tidyberg.model.options import PlanOptions, VerifyMode
+from tidyberg.model.report import Event, Notice
 from tidyberg.model.shuffle import MAX_CHUNK_BYTES, ShuffleJob, ShuffleResult
 from tidyberg.model.sort_key import SortField, SortKey
+from tidyberg.testing import Warehouse
 
 
 def shuffled(engine: Engine, *jobs: ShuffleJob, max_parallelism: int | None = None) -> dict[int, ShuffleResult]:
@@ -76,6 +81,21 @@ def check_sort(engine: Engine, directory: Path, monkeypatch: pytest.MonkeyPatch)
     bucket = BucketTransform(num_buckets=7).transform(LongType())
     assert [n for part in parts for n in part] == sorted(range(24_000), key=lambda number: (bucket(number), -number))
     assert all(abs(len(part) - 8_000) < 400 for part in parts)
+
+
+def check_joined_deletes(engine: Engine, directory: Path) -> None:
+    """A compaction joins its equality deletes with the rows on the engine, and leaves no file of the joins."""
+    with Warehouse(directory / "lab") as warehouse, make_control(warehouse, engine) as control:
+        table = make_table(warehouse)
+        one_key(warehouse, table)
+        before, events = warehouse.rows(table), list[Event]()
+        how = replace(options(), join_delete_size=1)
+        result = control.compact(REF, how, verify=VerifyMode.FULL, on_event=events.append)
+        assert (result.outcome, result.job.engine) == ("committed", engine.name)
+        assert [event.message for event in events if isinstance(event, Notice) and "joining" in event.message]
+        assert warehouse.rows(table) == before
+        assert delete_files(warehouse, table) == []
+        assert not leftovers(warehouse, table)
 
 
 def check_cancel(engine: Engine, directory: Path, *, soon: float = 15.0) -> None:

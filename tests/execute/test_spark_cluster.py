@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.execute.servers import FAST_START, REPOSITORY, bare_python, connect_server, standalone_cluster
-from tests.execute.shuffle_checks import check_a_failed_attempt_is_not_seen, check_every_chunk_arrives_once, check_sort
+from tests.execute.shuffle_checks import (
+    check_a_failed_attempt_is_not_seen,
+    check_every_chunk_arrives_once,
+    check_joined_deletes,
+    check_sort,
+)
 from tests.execute.shuffle_checks import check_cancel as check_cancelled_shuffle
 from tests.execute.spark_checks import (
     check_cancel,
@@ -116,6 +121,10 @@ def test_a_shuffle_does_not_see_attempts_that_failed_or_were_killed(engine: Spar
 
 def test_a_large_group_is_sorted(engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_sort(engine, tmp_path, monkeypatch)
+
+
+def test_equality_deletes_are_joined_with_the_rows(engine: SparkEngine, tmp_path: Path) -> None:
+    check_joined_deletes(engine, tmp_path)
 
 
 def test_a_shuffle_can_be_cancelled(engine: SparkEngine, tmp_path: Path) -> None:
