@@ -279,7 +279,10 @@ def audit(
     """Check whether the replace snapshots of a table kept every row, whichever tool made them. It changes nothing."""
     settings, engine = _with_engine(load_settings(), engine)
     with _control_for(table, settings, engine) as control:
-        return control.audit(_ref(table), branch=branch, snapshot_id=snapshot_id, on_event=on_event)
+        memory = plan_options(settings, _ref(table), {}).join_delete_size
+        return control.audit(
+            _ref(table), branch=branch, snapshot_id=snapshot_id, on_event=on_event, key_memory_bytes=memory
+        )
 
 
 def stop_spark() -> None:

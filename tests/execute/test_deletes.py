@@ -321,7 +321,7 @@ def test_several_sets_of_columns_apply_side_by_side(tmp_path: Path) -> None:
 
 
 def test_keys_are_matched_across_batches_and_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.execute.kernel.deletes.deleted_rows._LOOKUP_BYTES", 200)
+    monkeypatch.setattr("tidyberg.execute.kernel.deletes.key_sets._LOOKUP_BYTES", 200)
     table = pa.table([range(500), [str(i) for i in range(500)]], schema=NUMBERS)
     (file,) = at(1, [write_file(tmp_path / "a.parquet", table, row_group_size=70)])
     dead = list(range(0, 500, 7))

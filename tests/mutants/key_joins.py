@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 KERNELS = ("tests/joining/test_kernels.py",)
+IN_PARTS = ("tests/joining/test_keys_in_parts.py",)
 COMPACTIONS = ("tests/joining/test_compaction.py",)
 
 KEY_JOINS = (
@@ -103,5 +104,33 @@ KEY_JOINS = (
         " or join_of(path) in intent.joins",
         "",
         COMPACTIONS,
+    ),
+    Mutant(
+        "a row that one part of the deleted keys removes stays removed",
+        "execute/kernel/deletes/row_bits.py",
+        "self._bits[path][places[starts]] |= ",
+        "self._bits[path][places[starts]] = ",
+        IN_PARTS,
+    ),
+    Mutant(
+        "a key in a part has the sequence number of its own delete [I3]",
+        "execute/kernel/deletes/keys_in_parts.py",
+        "for keys, _ in part], [number for _, number in part]",
+        "for keys, _ in part], [self.key_set.latest for _, number in part]",
+        IN_PARTS,
+    ),
+    Mutant(
+        "the last part of the deleted keys is looked up as well",
+        "execute/kernel/deletes/keys_in_parts.py",
+        "        if waiting:\n            yield waiting\n",
+        "",
+        IN_PARTS,
+    ),
+    Mutant(
+        "no part of the deleted keys takes more memory than it may",
+        "execute/kernel/deletes/keys_in_parts.py",
+        "if waiting and size + more > self.memory_bytes:",
+        "if waiting and size > 2 * self.memory_bytes:",
+        IN_PARTS,
     ),
 )

@@ -74,7 +74,7 @@ VALUES = (
     ),
     Mutant(
         "positions of deleted keys count from the start of the file, even if a task reads only a part of it",
-        "execute/kernel/deletes/deleted_rows.py",
+        "execute/kernel/deletes/key_sets.py",
         "offset = file.first_row",
         "offset = 0",
         PARTS,

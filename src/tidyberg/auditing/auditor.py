@@ -30,7 +30,7 @@ from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Progress, Stage
 from tidyberg.model.report import EventSink, GroupFinished, StageStarted
 from tidyberg.model.table import Pinned, SnapshotInfo
-from tidyberg.model.task import OUTPUT_NAME, AuditResult, DigestResult
+from tidyberg.model.task import KEY_MEMORY_BYTES, OUTPUT_NAME, AuditResult, DigestResult
 from tidyberg.model.words import plural
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
@@ -50,6 +50,7 @@ class Auditor:
     emit: EventSink
     cancel: CancelToken
     max_parallelism: int | None = None
+    key_memory_bytes: int = KEY_MEMORY_BYTES
 
     def audit(self, snapshot_id: int | None = None) -> AuditReport:
         """Audits one snapshot, or every replace in the branch's history, newest first."""
@@ -197,8 +198,9 @@ class Auditor:
         return replace(found, harms=((Harm.LINEAGE, sum(rows for _, rows in harmed)),), examples=tuple(examples))
 
     def _compare_rows(self, blank: SnapshotAudit, before: State, after: State, *, lineage: bool) -> SnapshotAudit:
-        first = readings(before, first_number=0, lineage=lineage)
-        second = readings(after, first_number=len(first), lineage=lineage)
+        memory = self.key_memory_bytes
+        first = readings(before, first_number=0, lineage=lineage, key_memory_bytes=memory)
+        second = readings(after, first_number=len(first), lineage=lineage, key_memory_bytes=memory)
         results = self._read(first, second)
         sums = [_sum(results[: len(first)]), _sum(results[len(first) :])]
         audited = replace(

@@ -12,7 +12,7 @@ from tidyberg.auditing.states import State
 from tidyberg.execute.tasks.equality_schemas import equality_schema_bytes, schemas_newest_first
 from tidyberg.execute.tasks.evolution import absent_values, name_mapping
 from tidyberg.execute.tasks.schemas import arrow_schema_bytes
-from tidyberg.model.task import AuditTask, DigestTask, TaskDelete, TaskInput
+from tidyberg.model.task import KEY_MEMORY_BYTES, AuditTask, DigestTask, TaskDelete, TaskInput
 
 _TASK_BYTES = 256 * 1024 * 1024
 _TASK_FILES = 1000
@@ -28,7 +28,9 @@ class Reading:
     partition: str
 
 
-def readings(state: State, *, first_number: int, lineage: bool) -> list[Reading]:
+def readings(
+    state: State, *, first_number: int, lineage: bool, key_memory_bytes: int = KEY_MEMORY_BYTES
+) -> list[Reading]:
     """Tasks are numbered from `first_number`. Each reads files of one partition, because deletes apply by partition."""
     pinned = state.inventory.pinned
     schemas = schemas_newest_first(pinned)
@@ -53,6 +55,7 @@ def readings(state: State, *, first_number: int, lineage: bool) -> list[Reading]
                 for delete in deletes
                 if delete.kind == "equality"
             },
+            key_memory_bytes=key_memory_bytes,
         )
         found.append(Reading(task, partition.label))
     return found

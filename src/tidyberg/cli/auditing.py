@@ -9,6 +9,7 @@ from tidyberg.errors import TidybergError
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.audit import AuditReport, Verdict
 from tidyberg.settings.catalogs import resolve_table
+from tidyberg.settings.options import plan_options
 
 DAMAGE = 6
 
@@ -20,7 +21,14 @@ def audit(session: Session, table: str, branch: str, snapshot_id: int | None) ->
     def work(cancel: CancelToken) -> AuditReport:
         with build_control(settings) as control, watching(console, quiet=session.common.json) as on_event:
             ref = resolve_table(settings, control.catalog(session.common.catalog), table)
-            return control.audit(ref, branch=branch, snapshot_id=snapshot_id, on_event=on_event, cancel=cancel)
+            return control.audit(
+                ref,
+                branch=branch,
+                snapshot_id=snapshot_id,
+                on_event=on_event,
+                cancel=cancel,
+                key_memory_bytes=plan_options(settings, ref, {}).join_delete_size,
+            )
 
     report = run_cancellable(work, console)
     session.show(show_audit(report, timezone=settings.timezone), {**plain(report), "damaged": report.is_damaged})

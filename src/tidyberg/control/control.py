@@ -25,6 +25,7 @@ from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
 from tidyberg.model.storage_report import StorageReport
 from tidyberg.model.table import TableRef
+from tidyberg.model.task import KEY_MEMORY_BYTES
 from tidyberg.observe.pin import pin
 from tidyberg.planning.document import options_of
 
@@ -91,8 +92,12 @@ class Control(MaintenanceCalls):
         on_event: EventSink | None = None,
         cancel: CancelToken | None = None,
         max_parallelism: int | None = None,
+        key_memory_bytes: int = KEY_MEMORY_BYTES,
     ) -> AuditReport:
-        """Checks that one replace snapshot, or every one in the branch's history, kept every row. Changes nothing."""
+        """Checks that one replace snapshot, or every one in the branch's history, kept every row. Changes nothing.
+
+        Keys of equality deletes that would take more memory than `key_memory_bytes` in a task are looked up in parts.
+        """
         from tidyberg.auditing.auditor import Auditor
 
         table = load_table(self.catalog(ref.catalog), ref)
@@ -105,6 +110,7 @@ class Control(MaintenanceCalls):
                 emit=on_event or ignore_events,
                 cancel=cancel or CancelToken(),
                 max_parallelism=max_parallelism,
+                key_memory_bytes=key_memory_bytes,
             )
             return auditor.audit(snapshot_id)
 

@@ -11,6 +11,8 @@ from tidyberg.model.task_input import NanFacts as NanFacts
 from tidyberg.model.task_input import Share as Share
 from tidyberg.model.task_input import TaskInput as TaskInput
 
+KEY_MEMORY_BYTES = 256 * 1024 * 1024  # the most that a task which only reads spends on a look-up of deleted keys
+
 
 @dataclass(frozen=True, slots=True)
 class TaskDelete:
@@ -237,6 +239,7 @@ class AuditTask:
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
     parts: tuple[int, ...] | None = None  # None: sums over all rows; otherwise the rows in these parts
     batch_rows: int = 131_072
+    key_memory_bytes: int = KEY_MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)

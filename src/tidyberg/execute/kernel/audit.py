@@ -35,7 +35,7 @@ def audit_files(task: AuditTask, storage: Storage, should_stop: Callable[[], boo
         name_mapping=task.name_mapping,
         should_stop=should_stop,
     )
-    deleted_rows = DeletedRows(task, storage, should_stop)
+    deleted_rows = DeletedRows(task, storage, should_stop, key_memory_bytes=task.key_memory_bytes)
     wanted = None if task.parts is None else np.isin(np.arange(PARTS), task.parts)
     sums = np.zeros((3, PARTS), np.uint64)
     hashes = []

@@ -21,7 +21,7 @@ def live_rows(task: AuditTask, storage: Storage, should_stop: Callable[[], bool]
         name_mapping=task.name_mapping,
         should_stop=should_stop,
     )
-    deleted_rows = DeletedRows(task, storage, should_stop)
+    deleted_rows = DeletedRows(task, storage, should_stop, key_memory_bytes=task.key_memory_bytes)
     for file in open_prefetched(storage, task.inputs):
         deleted = deleted_rows.positions(file)
         first = 0

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.deletes.join.joining import KeyJoin, KeyJoinReport, matcher_bytes
+from tidyberg.execute.kernel.deletes.join.joining import KeyJoin, KeyJoinReport
 from tidyberg.execute.kernel.deletes.join.key_filter import filter_shape
 from tidyberg.execute.kernel.deletes.join.key_ranges import united
 from tidyberg.execute.kernel.deletes.join.keys import KeyColumns
 from tidyberg.execute.kernel.deletes.join.maps import KeyMap
 from tidyberg.execute.kernel.deletes.join.scratch_files import ScratchPlace
 from tidyberg.execute.kernel.deletes.join.survey import FilterMerge, KeySurvey
+from tidyberg.execute.kernel.deletes.key_memory import expected_matcher_bytes
 from tidyberg.execute.tasks.division import shares
 from tidyberg.model.inventory import Partition
 from tidyberg.model.shuffle import ShuffleJob, ShuffleResult
@@ -28,8 +29,6 @@ _PART_MEMORY = 96 * MB  # of the look-up in one reduce task
 _MOST_PARTS = 4096
 _MOST_SURVEYS = 16  # each sends a filter of up to 64 MB
 _DELETE_BYTES, _ROW_FILE_BYTES = 64 * MB, 512 * MB  # of files that one map task reads; of rows it reads only the keys
-_TEXT_BYTES = 24  # the least that is expected of a value without a fixed width
-_PLAIN_PER_STORED = 3  # how much larger such values are when they are not compressed
 
 
 @dataclass(frozen=True)
@@ -152,29 +151,18 @@ def _planned(number: int, ids: tuple[int, ...], tasks: Sequence[Task]) -> Planne
         tuple(deletes.values()),
         tuple(file for task in tasks for file in task.inputs),
         frozenset(task.group_id for task in tasks),
-        sum(_key_bytes(delete, first.equality_schemas[ids]) for delete in deletes.values()),
+        _key_bytes(deletes.values(), first.equality_schemas[ids]),
     )
 
 
 def _memory(task: Task, ids: tuple[int, ...]) -> int:
     deletes = [delete for delete in task.deletes if delete.kind == "equality" and delete.equality_ids == ids]
-    return sum(_key_bytes(delete, task.equality_schemas[ids]) for delete in deletes)
+    return _key_bytes(deletes, task.equality_schemas[ids])
 
 
-def _key_bytes(delete: TaskDelete, schema: bytes) -> int:
-    """Estimate the memory of the look-up from the manifest's numbers."""
-    kinds = [leaf.type for leaf in leaves(pa.ipc.read_schema(pa.BufferReader(schema)))]
-    records = max(1, delete.records or delete.size // _TEXT_BYTES)
-    text = max(_TEXT_BYTES, _PLAIN_PER_STORED * delete.size // records)
-    width = sum(-(-kind.bit_width // 8) if _has_width(kind) else text for kind in kinds)
-    return matcher_bytes(records, records * width)
-
-
-def _has_width(kind: pa.DataType) -> bool:
-    try:
-        return bool(kind.bit_width)
-    except ValueError:
-        return False
+def _key_bytes(deletes: Iterable[TaskDelete], schema: bytes) -> int:
+    columns = pa.ipc.read_schema(pa.BufferReader(schema))
+    return sum(expected_matcher_bytes(delete, columns) for delete in deletes)
 
 
 def _divided(files: Sequence[TaskInput], size: int) -> list[tuple[TaskInput, ...]]:

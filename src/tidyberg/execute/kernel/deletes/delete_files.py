@@ -98,17 +98,21 @@ class DeleteFileReader:
         """Returns the rows of an equality delete file in `schema`: promoted, and null if the file lacks a column."""
 
         def make() -> tuple[pa.Table, int]:
-            file = self._open(delete)
-            reader = self._reader(schema, {})
-            if reader.selection(file).ids is not None:
-                raise KernelFailure(
-                    FailureKind.DAMAGED,
-                    f"The equality delete file {delete.path} has no field ids, so its columns are unknown.",
-                )
-            found = pa.Table.from_batches(reader.batches(file, reader.selection(file)), schema=schema)
+            found = pa.Table.from_batches(self.key_batches(delete, schema), schema=schema)
             return found, _ENTRY_BYTES + found.nbytes
 
         return _cache.get((self._identity, "equality", delete.path, bytes(schema.serialize())), make)
+
+    def key_batches(self, delete: TaskDelete, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of an equality delete file in `schema`, without keeping them."""
+        file = self._open(delete)
+        reader = self._reader(schema, {})
+        if reader.selection(file).ids is not None:
+            raise KernelFailure(
+                FailureKind.DAMAGED,
+                f"The equality delete file {delete.path} has no field ids, so its columns are unknown.",
+            )
+        yield from reader.batches(file, reader.selection(file))
 
     def matcher(self, deletes: Sequence[TaskDelete], schema: pa.Schema) -> EqualityDeletes:
         """Returns one look-up for all deletes of a set of columns; tasks with the same deletes share it."""

@@ -1,22 +1,21 @@
 """Finds the deleted rows of a task's files: every kind of delete becomes row positions in a file."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader, sorted_unique
-from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
 from tidyberg.execute.kernel.deletes.joined_rows import JoinedRows
 from tidyberg.execute.kernel.deletes.key_bounds import cannot_match
+from tidyberg.execute.kernel.deletes.key_sets import KeySet, key_sets, matching_rows
+from tidyberg.execute.kernel.deletes.keys_in_parts import KeysInParts
 from tidyberg.execute.kernel.deletes.vectors import coalesced_reads
-from tidyberg.execute.kernel.read.open_files import MB, OpenFile
+from tidyberg.execute.kernel.read.open_files import OpenFile
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, Task, TaskDelete, TaskInput
@@ -27,16 +26,6 @@ Positions = npt.NDArray[np.int64]
 
 _NONE: Positions = np.empty(0, np.int64)
 _READ_AHEAD = 8
-_LOOKUP_BYTES = 32 * MB  # data rows per look-up: each look-up has to prepare all deleted keys
-
-
-@dataclass(frozen=True)
-class _KeySet:
-    """The equality deletes of one set of columns."""
-
-    schema: pa.Schema
-    deletes: tuple[TaskDelete, ...]
-    latest: int  # sequence number: the deletes do not apply to data files from here on
 
 
 class DeletedRows:
@@ -49,14 +38,20 @@ class DeletedRows:
         should_stop: Callable[[], bool],
         *,
         trusts_bounds: bool = False,
+        key_memory_bytes: int | None = None,
     ) -> None:
-        """With `trusts_bounds`, keys are not looked up in a file whose footer shows that it has none of them."""
+        """With `trusts_bounds`, keys are not looked up in a file whose footer shows that it has none of them.
+
+        `key_memory_bytes` is the most memory that look-ups of deleted keys may take. If all keys would take more, they
+        are looked up in parts. None: they are looked up at once.
+        """
         self._trusts_bounds = trusts_bounds
         self._task = task
         self._storage = storage
         self._should_stop = should_stop
         self._files = DeleteFileReader(storage, task.batch_rows, should_stop)
-        self._key_sets = [(key_set, self._reader(key_set)) for key_set in _key_sets(task)]
+        self._key_sets = [(key_set, self._reader(key_set)) for key_set in key_sets(task)]
+        self._in_parts = self._divided(key_memory_bytes)
         joined = [delete for delete in task.deletes if delete.kind == "joined"]
         self._joined = JoinedRows(joined, task.inputs, self._files)
         self._by_position = self._vectors()
@@ -71,11 +66,14 @@ class DeletedRows:
             begin, end = np.searchsorted(known, [file.first_row, file.end_row])
             known = known[begin:end]
         found = [known]
-        found += [
-            self._matches(file, key_set, reader)
-            for key_set, reader in self._key_sets
-            if file.input.sequence_number < key_set.latest  # I3
-        ]
+        if self._in_parts:
+            found += [keys.positions(file.input.path) for keys in self._in_parts]
+        else:
+            found += [
+                self._matches(file, key_set, reader)
+                for key_set, reader in self._key_sets
+                if file.input.sequence_number < key_set.latest  # I3
+            ]
         deleted = _united(found)
         self._to_come -= self._expected(file.input)
         self._seen_expected += file.end_row - file.first_row - len(known)
@@ -150,7 +148,15 @@ class DeletedRows:
             path: some[0] if len(some) == 1 else sorted_unique(np.concatenate(some)) for path, some in parts.items()
         }
 
-    def _reader(self, key_set: _KeySet) -> Reader:
+    def _divided(self, memory_bytes: int | None) -> list[KeysInParts]:
+        if memory_bytes is None or sum(key_set.memory_bytes for key_set, _ in self._key_sets) <= memory_bytes:
+            return []
+        return [
+            KeysInParts(key_set, self._task.inputs, reader, self._files, self._storage, memory_bytes)
+            for key_set, reader in self._key_sets
+        ]
+
+    def _reader(self, key_set: KeySet) -> Reader:
         return Reader(
             self._storage,
             key_set.schema,
@@ -160,36 +166,16 @@ class DeletedRows:
             name_mapping=self._task.name_mapping,
         )
 
-    def _matches(self, file: OpenFile, key_set: _KeySet, reader: Reader) -> Positions:
+    def _matches(self, file: OpenFile, key_set: KeySet, reader: Reader) -> Positions:
         matcher = self._files.matcher(key_set.deletes, key_set.schema)
         if self._trusts_bounds and cannot_match(file, reader, key_set.schema, self._task.constants, matcher):
             return _NONE
-        offset = file.first_row
-        found = []
-        for keys in _gather(reader.scan(file, reader.selection(file))):
-            found.append(_look_up(matcher, keys, file.input.sequence_number) + offset)
-            offset += keys.num_rows
-        return np.concatenate(found) if found else _NONE
+        return matching_rows(matcher, file, reader)
 
 
 def _united(found: Iterable[Positions]) -> Positions:
     some = [positions for positions in found if len(positions)]
     return some[0] if len(some) == 1 else np.unique(np.concatenate(some)) if some else _NONE
-
-
-def _key_sets(task: Task | AuditTask) -> list[_KeySet]:
-    by_ids: dict[tuple[int, ...], list[TaskDelete]] = defaultdict(list)
-    for delete in task.deletes:
-        if delete.kind == "equality":
-            by_ids[delete.equality_ids].append(delete)
-    return [
-        _KeySet(
-            pa.ipc.read_schema(pa.BufferReader(task.equality_schemas[ids])),
-            tuple(deletes),
-            max(delete.sequence_number for delete in deletes),
-        )
-        for ids, deletes in by_ids.items()
-    ]
 
 
 def _may_apply(delete: TaskDelete, inputs: Mapping[str, TaskInput]) -> bool:
@@ -213,23 +199,6 @@ def _checked_positions(file: TaskInput, positions: Positions, delete: TaskDelete
             f"{delete.path} deletes row {wrong} of {file.path}, which has {file.records} rows.",
         )
     return positions
-
-
-def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        waiting.append(batch)
-        size += batch.nbytes
-        if size >= _LOOKUP_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
-
-
-def _look_up(matcher: EqualityDeletes, keys: pa.Table, sequence_number: int) -> Positions:
-    return matcher.positions([leaf.of(keys) for leaf in leaves(keys.schema)], sequence_number)
 
 
 def without_rows(batch: pa.RecordBatch, first: int, deleted: Positions) -> pa.RecordBatch:

@@ -25,11 +25,11 @@ from tidyberg.execute.kernel.deletes.join.chunks import (
 )
 from tidyberg.execute.kernel.deletes.join.found_rows import FoundRows, FoundRowsWriter
 from tidyberg.execute.kernel.deletes.join.scratch_files import ScratchPlace
+from tidyberg.execute.kernel.deletes.key_memory import matcher_bytes
 from tidyberg.execute.kernel.memory import peak_rss_bytes
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.shuffle import ArrivedChunks, ShuffleAttempt
 
-BYTES_PER_KEY = 100  # that the look-up takes besides the keys themselves, as measured
 _LOOKUP_BYTES = 32 * 1024 * 1024  # rows per look-up: each has to prepare all deleted keys
 _SUBPARTS = 8
 _MOST_LEVELS = 6  # 8**6 times the planned memory: a part that is still too large is joined as it is
@@ -131,11 +131,6 @@ class _Join:
     def _raise_if_stopped(self) -> None:
         if self._attempt.should_stop():
             raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
-
-
-def matcher_bytes(keys: int, stored_bytes: int) -> int:
-    """Estimates the memory of a look-up of deleted keys."""
-    return keys * BYTES_PER_KEY + stored_bytes
 
 
 class _Spool:
