@@ -116,7 +116,8 @@ def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
     )
 
     def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
-        options = PlanOptions(target_file_size=target_bytes, force=True, **{kind: columns})  # type: ignore[arg-type]
+        force = "incremental" not in settings
+        options = PlanOptions(target_file_size=target_bytes, force=force, **{kind: columns})  # type: ignore[arg-type]
         result = control.compact(TableRef.parse(table, warehouse.name), options)
         assert result.outcome == "committed", result
         return {"groups": len(result.plan.groups)}

@@ -45,13 +45,13 @@ class Case:
     other: str = "java"  # or "before"
 
 
-def _numbers(drawn: np.random.Generator, rows: int, columns: int) -> pa.Table:
+def numbers(drawn: np.random.Generator, rows: int, columns: int) -> pa.Table:
     names = "abc"[:columns]
     values = {name: drawn.integers(0, 10**9, rows) for name in names}
     return pa.table({**values, "payload": drawn.random(rows)})
 
 
-def _urls(drawn: np.random.Generator, rows: int) -> pa.Table:
+def urls(drawn: np.random.Generator, rows: int) -> pa.Table:
     shop, item = drawn.integers(0, 200, rows), drawn.integers(0, 10**6, rows)
     pairs = zip(shop, item, strict=True)
     urls = [f"https://www.example.com/shops/{shop:03d}/items/{item:06d}" for shop, item in pairs]
@@ -59,18 +59,18 @@ def _urls(drawn: np.random.Generator, rows: int) -> pa.Table:
 
 
 def _two(drawn: np.random.Generator, rows: int) -> pa.Table:
-    return _numbers(drawn, rows, 2)
+    return numbers(drawn, rows, 2)
 
 
 def _three(drawn: np.random.Generator, rows: int) -> pa.Table:
-    return _numbers(drawn, rows, 3)
+    return numbers(drawn, rows, 3)
 
 
 CASES = (
     Case("a sort, against the unsorted table", _two, {"sort": "a"}, "a ASC NULLS FIRST", ("a",), 0.1, "before"),
     Case("Hilbert over 2 numbers", _two, {"hilbert": "a,b"}, "zorder(a,b)", ("a", "b"), 1.0),
     Case("Hilbert over 3 numbers", _three, {"hilbert": "a,b,c"}, "zorder(a,b,c)", ("a", "b", "c"), 1.0),
-    Case("Hilbert over a URL and a number", _urls, {"hilbert": "url,at"}, "zorder(url,at)", ("url", "at"), 1.0),
+    Case("Hilbert over a URL and a number", urls, {"hilbert": "url,at"}, "zorder(url,at)", ("url", "at"), 1.0),
 )
 
 
@@ -177,7 +177,7 @@ def measure_overlap(warehouse: Warehouse, scans: JavaScans) -> bool:
     runs, pieces = 8, 12
 
     def rows(drawn: np.random.Generator, count: int) -> pa.Table:
-        return _numbers(drawn, count, 2)
+        return numbers(drawn, count, 2)
 
     def piece(number: int) -> pa.Table:
         drawn = np.random.default_rng(number)

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -50,6 +50,8 @@ class RowSum:
 class Bench:
     """A directory with an original warehouse, and a copy at a fixed path that a side may change."""
 
+    keeps_files = False  # whether a side may leave files as they are
+
     def __init__(self, directory: Path, scenario: Scenario) -> None:
         self.directory = directory.absolute()
         self.scenario = scenario
@@ -69,8 +71,8 @@ class Bench:
                 return RowSum(found["rows"], int(found["hashes"]))
         shutil.rmtree(self.directory, ignore_errors=True)
         with Warehouse(self.live) as warehouse:
-            expected = _make(warehouse, TABLE, self.scenario, self._rows)
-            _make(warehouse, SMALL_TABLE, self.scenario.small(), self._rows)
+            expected = self.build(warehouse, TABLE, self.scenario)
+            self.build(warehouse, SMALL_TABLE, self.scenario.small())
         if self.scenario.by_java:
             self._by_java("appends", {name: str(self._rows / name) for name in (TABLE, SMALL_TABLE)})
             shutil.rmtree(self._rows)
@@ -80,6 +82,10 @@ class Bench:
         stamp = {"scenario": wanted, "rows": expected.rows, "hashes": str(expected.hashes)}
         self._stamp.write_text(json.dumps(stamp))
         return expected
+
+    def build(self, warehouse: Warehouse, name: str, scenario: Scenario) -> RowSum:
+        """Makes a table. Returns the checksum of the rows that a rewrite must keep."""
+        return _make(warehouse, name, scenario, self._rows)
 
     def restore(self) -> None:
         """Makes a fresh copy. Data files never change, so they are hard links, and all sides share the page cache."""
@@ -164,14 +170,20 @@ def _make(warehouse: Warehouse, name: str, scenario: Scenario, rows_for_java: Pa
     if scenario.by_java:
         (rows_for_java / name).mkdir(parents=True)
         return sum((_leave(rows_for_java / name, scenario, n) for n in range(scenario.files)), RowSum())
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = list(pool.map(lambda number: _write(table, scenario, number), range(scenario.files)))
-    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-        for _, data_file in made:
-            append.append_data_file(data_file)
+    made = append_files(table, scenario, range(scenario.files))
     if scenario.deletes is not None and scenario.deletes.per_file:
         commit_position_deletes(table, [file.file_path for _, file in made], scenario.rows_per_file, scenario.deletes)
     return sum((rows for rows, _ in made), RowSum())
+
+
+def append_files(table: Table, scenario: Scenario, numbers: Sequence[int]) -> list[tuple[RowSum, DataFile]]:
+    """Appends the scenario's files of these numbers in one commit."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = list(pool.map(lambda number: _write(table, scenario, number), numbers))
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for _, data_file in made:
+            append.append_data_file(data_file)
+    return made
 
 
 def _leave(directory: Path, scenario: Scenario, number: int) -> RowSum:

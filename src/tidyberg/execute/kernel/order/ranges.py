@@ -45,13 +45,13 @@ class RangeBounds:
         less, not_greater = self._bounds.places(self._values_of(table))
         begins, ends = self._held[:, 0], self._held[:, 1]
         # A key between two bounds belongs to the range of the rows that follow the lower bound in the sample.
-        found = self._range_at(np.append(0, ends)[less])
+        found = self._range_at(np.append(0, ends)).astype(np.int32)[less]
         equal = np.flatnonzero(not_greater > less)
         if len(equal):
             bound = less[equal]
             part = (equal + row_numbers_start) * _GOLDEN % 1
             found[equal] = self._range_at(begins[bound] + part * (ends[bound] - begins[bound]))
-        return found.astype(np.int32)
+        return found
 
     def sorted_positions(self, rows: pa.Table | pa.RecordBatch) -> Positions:
         """Like `sorted_positions` of the key, with the coordinates that these bounds use."""

@@ -134,13 +134,16 @@ def _sliced_parts(rows: pa.Table, ranges: Ranges, counts: Numbers, starts: Numbe
     ]
     plain = pa.Table.from_arrays(columns, schema=_schema_of(columns, rows.schema))
     ends = [*starts[1:], len(ranges)]
-    for number in np.flatnonzero(counts):
-        pieces = []
-        for start, end in zip(starts, ends, strict=True):
-            low, high = np.searchsorted(ranges[start:end], [number, number + 1])
-            if low < high:
-                pieces.append(plain.slice(start + low, high - low))
-        yield int(number), pa.concat_tables(pieces)
+    numbers = np.flatnonzero(counts)
+    edges = np.append(numbers, len(counts)).astype(ranges.dtype)  # of another type, every look-up would copy the ranges
+    cuts = [start + np.searchsorted(ranges[start:end], edges) for start, end in zip(starts, ends, strict=True)]
+    for place, number in enumerate(numbers.tolist()):
+        pieces = [
+            plain.slice(low, high - low)
+            for low, high in (cut[place : place + 2].tolist() for cut in cuts)
+            if low < high
+        ]
+        yield number, pa.concat_tables(pieces)
 
 
 def _gathered_parts(rows: pa.Table, ranges: Ranges, counts: Numbers) -> Iterator[tuple[int, pa.Table]]:
