@@ -122,8 +122,8 @@ ORDERS = (
     Mutant(
         "a key between two bounds belongs to the range between them",
         "execute/kernel/order/ranges.py",
-        "np.append(0, ends)[less]",
-        "np.append(begins, self.sampled)[less]",
+        "self._range_at(np.append(0, ends))",
+        "self._range_at(np.append(begins, self.sampled))",
         RANGES,
     ),
     Mutant(
