@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
