@@ -134,3 +134,17 @@ def test_an_empty_column_is_no_order_of_the_table(run: Run, table: Table) -> Non
     ran = run("layout", "analytics.random", "--by", "")
     assert ran.status == 2
     assert "The sort order is empty" in ran.err
+
+
+def test_the_picture_is_xml_whatever_names_and_values_hold(run: Run, warehouse: Warehouse, tmp_path: Path) -> None:
+    name = "x<b>&\x1b[31m\ufffe]]>"
+    schema = Schema(NestedField(1, name, StringType(), required=False))
+    table = warehouse.catalog.create_table('analytics.<"&', schema)
+    for first in "\x00a":
+        table.append(pa.table({name: [f"{first}<&\x08", "z]]>"]}))
+    picture = tmp_path / "layout.svg"
+    ran = run("layout", 'analytics.<"&', "--by", f'"{name}"', "--svg", str(picture))
+    assert ran.status == 0, ran.err
+    title = ElementTree.parse(picture).getroot().find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert title.text == 'The files of analytics.<"& over x<b>&\ufffd[31m\ufffd]]>'
