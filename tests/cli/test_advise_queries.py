@@ -1,6 +1,7 @@
 """`tidyberg advise --queries`: what it shows for a log, and for scans that engines reported."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,11 @@ from pyiceberg.types import LongType, NestedField
 
 from tests.builders.console import Run
 from tidyberg.app import open_records
+from tidyberg.cli.show_query_advice import layout_command
 from tidyberg.model.scan_reports import ScanReportTotals
+from tidyberg.model.sort_key import Curve
 from tidyberg.model.table import TableRef
+from tidyberg.model.workload import LayoutChoice
 from tidyberg.settings.load import load_settings
 from tidyberg.testing import Warehouse
 
@@ -42,17 +46,42 @@ def test_it_recommends_a_layout_with_figures_and_a_command(run: Run, numbers: Ta
     assert "1 query could not be parsed:" in ran.out
     assert "filtered by: a (2x)" in ran.out
     assert "joined on: b (1x)" in ran.out
-    assert "1 scans have no filter" in ran.out
+    assert "1 scan has no filter" in ran.out
     assert "layout: sort by a: the queries read 5.0 % of the files instead of 100 %" in ran.out
-    assert f'to write it: tidyberg compact {NAME} --sort-order "a"' in ran.out
+    assert f"to write it: tidyberg compact {NAME} --sort-order a\n" in ran.out
     assert "20 files become 1" in ran.out
     assert "20 → 1  1x  select * from analytics.numbers where a between 100 and 200" in ran.out
     assert "measured on 10,000 rows" in ran.out
     document = run("advise", NAME, "--queries", str(log), "--json").json
     assert document["outcome"] == "advised"
     assert document["best"] == {"columns": ["a"], "curve": None}
-    assert document["command"] == f'tidyberg compact {NAME} --sort-order "a"'
+    assert document["command"] == f"tidyberg compact {NAME} --sort-order a"
     assert (document["columns"], document["joined_on"]) == ({"a": 2.0}, {"b": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("columns", "curve", "order"),
+    [
+        (("table",), None, ['"table"']),
+        (("My Col", "b"), None, ['"My Col", b']),
+        (("My Col", "b"), Curve.HILBERT, ["hilbert", '"My Col",b']),
+    ],
+)
+def test_the_command_can_be_typed_whatever_the_columns_are_called(
+    columns: tuple[str, ...], curve: Curve | None, order: list[str]
+) -> None:
+    layout = LayoutChoice(columns, curve)
+    words = shlex.split(layout_command(TableRef("lab", ("db",), "it's"), layout))
+    assert words[:3] == ["tidyberg", "compact", "db.it's"]
+    assert words[3:] == (["--sort-order", *order] if curve is None else [f"--{order[0]}", *order[1:]])
+
+
+def test_an_empty_log_has_neither_queries_nor_reports(run: Run, numbers: TableRef, tmp_path: Path) -> None:
+    log = tmp_path / "empty.sql"
+    log.write_text("  ;\n-- nothing\n")
+    ran = run("advise", NAME, "--queries", str(log))
+    assert "0 queries, 0 scans of this table\n" in ran.out
+    assert "layout: none: the log has no query" in ran.out
 
 
 def test_a_log_of_json_lines_has_counts(run: Run, numbers: TableRef, tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ def test_python_m_runs_the_package() -> None:
     [
         ("optimize", "tidyberg compact TABLE"),
         ("rewrite_data_files", "tidyberg compact TABLE"),
-        ("sort", "does not sort"),
-        ("zorder", "does not sort"),
-        ("Z-Order", "does not sort"),
+        ("sort", "compact TABLE --sort"),
+        ("zorder", "compact TABLE --sort"),
+        ("Z-Order", "compact TABLE --sort"),
         ("expire_snapshots", "tidyberg expire TABLE"),
         ("orphan", "tidyberg orphans"),
         ("remove-orphan-files", "tidyberg orphans TABLE"),

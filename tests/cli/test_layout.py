@@ -87,6 +87,10 @@ def test_plan_prices_a_sort_and_says_when_it_pays_back(run: Run, table: Table) -
     ("flags", "words"),
     [
         (("--sort-order", "nope"), "no column nope"),
+        (("--sort-order", ""), "The sort order is empty"),
+        (("--sort=",), "The sort order is empty"),
+        (("--sort", "region,"), "ends where a column is expected"),
+        (("--sort", "nope"), "no column nope"),
         (("--zorder", "id"), "at least 2 columns"),
         (("--sort", "--zorder", "id,region"), "exclude each other"),
         (("--sort", "--strategy", "full"), "does not go with the strategy full"),
@@ -97,3 +101,50 @@ def test_a_bad_order_is_an_error_of_the_caller(run: Run, table: Table, flags: tu
     ran = run("plan", "analytics.random", *flags)
     assert ran.status == 2
     assert words in ran.err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("analytics.random", "--sort", "region desc"),
+        ("--sort", "region desc", "analytics.random"),
+        ("analytics.random", "--sort=region desc"),
+        ("analytics.random", "--sort-order", "region desc"),
+    ],
+)
+def test_the_order_may_follow_the_flag_that_means_the_order_of_the_table(
+    run: Run, table: Table, arguments: tuple[str, ...]
+) -> None:
+    assert "order by region desc" in run("plan", *arguments).out
+
+
+def test_a_column_may_follow_the_flag_if_the_table_is_named(run: Run, table: Table) -> None:
+    assert "order by region" in run("plan", "analytics.random", "--sort", "region").out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("analytics.random", "--sort"), ("--sort", "analytics.random"), ("--sort", "random")],
+)
+def test_a_table_after_the_flag_is_no_order(run: Run, table: Table, arguments: tuple[str, ...]) -> None:
+    assert "order by id desc" in run("plan", *arguments).out
+
+
+def test_an_empty_column_is_no_order_of_the_table(run: Run, table: Table) -> None:
+    ran = run("layout", "analytics.random", "--by", "")
+    assert ran.status == 2
+    assert "The sort order is empty" in ran.err
+
+
+def test_the_picture_is_xml_whatever_names_and_values_hold(run: Run, warehouse: Warehouse, tmp_path: Path) -> None:
+    name = "x<b>&\x1b[31m\ufffe]]>"
+    schema = Schema(NestedField(1, name, StringType(), required=False))
+    table = warehouse.catalog.create_table('analytics.<"&', schema)
+    for first in "\x00a":
+        table.append(pa.table({name: [f"{first}<&\x08", "z]]>"]}))
+    picture = tmp_path / "layout.svg"
+    ran = run("layout", 'analytics.<"&', "--by", f'"{name}"', "--svg", str(picture))
+    assert ran.status == 0, ran.err
+    title = ElementTree.parse(picture).getroot().find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert title.text == 'The files of analytics.<"& over x<b>&\ufffd[31m\ufffd]]>'

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from tests.builders.scenes import SCHEMA, File, Scene
 from tidyberg.errors import BadInput, BadSortOrder
@@ -61,6 +63,7 @@ def test_a_text_names_columns_transforms_directions_and_the_place_of_nulls(
         ("", "empty"),
         ("id,", "ends where a column is expected"),
         ("id region", "has 'region' at character 4 where a comma is expected"),
+        ("odd name", 'Put other names in quotes: "my column".'),
         ("id nulls", "first or last"),
         ("id; drop", "character 3"),
         ("idd", "no column idd. Did you mean id"),
@@ -69,6 +72,8 @@ def test_a_text_names_columns_transforms_directions_and_the_place_of_nulls(
         ("sha(id)", "not a transform"),
         ("bucket(id)", "needs a number above 0"),
         ("bucket(0, id)", "needs a number above 0"),
+        (f"bucket({'9' * 5000}, id)", "a number of 5,000 digits at character 8. A width is below 2^31."),
+        (f"bucket[{'9' * 10}](id)", "below 2^31"),
         ("day(3, ts)", "takes only a column"),
         ("day(region)", "does not apply to column region"),
         ("hour(day)", "does not apply"),
@@ -85,6 +90,12 @@ def test_a_bad_text_is_refused_with_what_to_do(text: str, words: str) -> None:
     with pytest.raises(BadSortOrder) as caught:
         key_of(text)
     assert words in str(caught.value)
+
+
+def test_a_column_that_is_called_table_is_not_taken_for_the_order_of_the_table() -> None:
+    schema = Schema(NestedField(1, "table", LongType()), NestedField(2, "id", LongType()))
+    assert describe_key(SortKey((SortField(1),)), schema) == '"table"'
+    assert describe_key(SortKey((SortField(1), SortField(2))), schema) == "table, id"
 
 
 def test_a_text_that_equals_an_order_of_the_table_may_claim_it() -> None:

@@ -66,7 +66,9 @@ class OptionFlags:
         str | None,
         _option("--where", "--partition-filter", help='SQL, e.g. "day >= current_date - 7".', panel="Plan"),
     ] = None
-    sort: Annotated[bool, _option("--sort", help="Sort rows by the table's sort order.", panel="Layout")] = False
+    sort: Annotated[
+        bool, _option("--sort", help="Sort rows by the table's sort order, or by the one that follows.", panel="Layout")
+    ] = False
     sort_order: Annotated[
         str | None,
         _option("--sort-order", help='Sort by "a desc nulls last, bucket(16, id), day(ts)".', panel="Layout"),
@@ -158,7 +160,8 @@ class OptionFlags:
         for switch in ("force", "rewrite_to_current_spec", "ignore_wap_branches"):
             given[switch] = given[switch] or None
         given["parquet"] = pairs("--parquet", self.parquet) or None
-        given["sort"] = given.pop("sort_order") or (TABLE_ORDER if self.sort else None)
+        order = given.pop("sort_order")
+        given["sort"] = order if order is not None else TABLE_ORDER if self.sort else None
         for name in _SIZE_FLAGS:
             _refuse_forgotten_unit(name, given[name])
         return given

@@ -20,7 +20,7 @@ def layout(session: Session, table: str, by: str | None, asked: Mapping[str, Any
         raise BadInput(f"There is no directory {svg.absolute().parent}.", hint="Create it, or choose another one.")
     with build_control(session.settings) as control:
         ref = resolve_table(session.settings, control.catalog(session.common.catalog), table)
-        options = plan_options(session.settings, ref, {**asked, "sort": by or TABLE_ORDER})
+        options = plan_options(session.settings, ref, {**asked, "sort": TABLE_ORDER if by is None else by})
         report = control.layout(ref, options)
     if svg is not None:
         svg.write_text(layout_svg(report), encoding="utf-8")

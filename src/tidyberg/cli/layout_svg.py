@@ -1,8 +1,7 @@
 """Draws the files of a table as ranges over a column, now and after a sort; readable on light and dark pages."""
 
-from html import escape
-
 from tidyberg.cli.formatting import count, plural, size
+from tidyberg.cli.svg_text import svg_text
 from tidyberg.model.layout_report import FileLayout, FileRange, LayoutReport
 
 _WIDTH, _MARGIN = 860, 24
@@ -96,17 +95,19 @@ class _LayoutPicture:
         self, x: float, words: str, *, size: int = 13, weight: str = "normal", anchor: str = "start", opacity: float = 1
     ) -> None:
         place = f'x="{x:.1f}" y="{self._y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}"'
-        self._parts.append(f'<text {place} opacity="{opacity:g}" {_TEXT}>{escape(words)}</text>')
+        self._parts.append(f'<text {place} opacity="{opacity:g}" {_TEXT}>{svg_text(words)}</text>')
 
     def _rect(
         self, x: float, y: float, width: float, height: float, colour: str, words: str, opacity: float = 1.0
     ) -> None:
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-        self._parts.append(f'<rect {place} fill="{colour}" opacity="{opacity:g}"><title>{escape(words)}</title></rect>')
+        self._parts.append(
+            f'<rect {place} fill="{colour}" opacity="{opacity:g}"><title>{svg_text(words)}</title></rect>'
+        )
 
     def document(self, title: str) -> str:
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {self._y + 16:.0f}" role="img" '
             'color="#57606a">'
         )
-        return "\n".join([head, f"<title>{escape(title)}</title>", *self._parts, "</svg>"]) + "\n"
+        return "\n".join([head, f"<title>{svg_text(title)}</title>", *self._parts, "</svg>"]) + "\n"

@@ -26,6 +26,7 @@ from tidyberg.cli import (
     commands_tables,
 )
 from tidyberg.cli.flags import CommonFlags
+from tidyberg.cli.sort_flag import with_sort_order
 from tidyberg.cli.unknown_commands import Commands
 from tidyberg.errors import BadInput, TidybergError
 
@@ -87,7 +88,7 @@ def main(command: typer.Typer, arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows ?
     try:
-        ended = command(args=list(arguments), standalone_mode=False)
+        ended = command(args=with_sort_order(arguments), standalone_mode=False)
     except TidybergError as error:
         return _fail(error, getattr(error, "status", error.exit_code), as_json)
     except (KeyboardInterrupt, typer.Abort):

@@ -1,5 +1,6 @@
 """Shows which layout the queries of a table would profit from, and by how much."""
 
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,7 +9,10 @@ from rich.text import Text
 
 from tidyberg.cli.as_json import plain
 from tidyberg.cli.formatting import plural, size
+from tidyberg.model.table import TableRef
 from tidyberg.model.workload import BoundaryChoice, FilterScore, LayoutChoice, LayoutScore, QueryAdvice
+from tidyberg.planning.column_names import quoted_name
+from tidyberg.planning.sort_orders import order_text
 
 _MOST_SCORES = 5
 _MOST_FILTERS = 10
@@ -31,21 +35,22 @@ def query_advice_json(advice: QueryAdvice) -> dict[str, Any]:
     document: dict[str, Any] = plain(advice)
     document["table"] = str(advice.table)
     document["outcome"] = "nothing" if advice.best is None else "advised"
-    document["command"] = None if advice.best is None else layout_command(advice, advice.best)
+    document["command"] = None if advice.best is None else layout_command(advice.table, advice.best)
     document["columns"] = dict(advice.columns)
     document["joined_on"] = dict(advice.joined_on)
     return document
 
 
-def layout_command(advice: QueryAdvice, layout: LayoutChoice) -> str:
+def layout_command(table: TableRef, layout: LayoutChoice) -> str:
+    columns = [quoted_name(column) for column in layout.columns]
     if layout.curve is None:
-        return f'tidyberg compact {advice.table} --sort-order "{", ".join(layout.columns)}"'
-    return f"tidyberg compact {advice.table} --{layout.curve.value} {','.join(layout.columns)}"
+        return shlex.join(["tidyberg", "compact", str(table), "--sort-order", order_text(columns)])
+    return shlex.join(["tidyberg", "compact", str(table), f"--{layout.curve.value}", ",".join(columns)])
 
 
 def _queries(advice: QueryAdvice) -> str:
-    scans = f"{_weight(advice.scans)} scans of this table"
-    if not advice.queries:
+    scans = f"{_scans(advice.scans)} of this table"
+    if not advice.queries and advice.scans:
         return f"{scans}, from reports of engines"
     parts = [_queries_words(advice.queries), scans]
     if advice.elsewhere:
@@ -67,7 +72,10 @@ def _columns(advice: QueryAdvice) -> Iterable[Text]:
     if advice.joined_on:
         yield Text(f"  joined on: {_named(advice.joined_on)}")
     if advice.unfiltered:
-        yield Text(f"  {_weight(advice.unfiltered)} scans have no filter that a layout could serve")
+        have = "has" if advice.unfiltered == 1 else "have"
+        yield Text(f"  {_scans(advice.unfiltered)} {have} no filter that a layout could serve")
+    if advice.unmeasured:
+        yield Text(f"  {_scans(advice.unmeasured)} with rarer filters did not count for the choice")
 
 
 def _verdict(advice: QueryAdvice) -> Iterable[Text]:
@@ -83,7 +91,7 @@ def _verdict(advice: QueryAdvice) -> Iterable[Text]:
     yield Text.assemble("  layout: ", (str(best.layout), "bold"), words)
     if others:
         yield Text(f"    {_others(others)}", style="dim")
-    yield Text(f"    to write it: {layout_command(advice, advice.best)}")
+    yield Text(f"    to write it: {layout_command(advice.table, advice.best)}")
     if 2 * advice.files_by_size < advice.files:
         yield Text(
             f"    at the target file size, {plural(advice.files, 'file')} become {advice.files_by_size:,}, "
@@ -137,6 +145,10 @@ def _named(columns: Iterable[tuple[str, float]]) -> str:
 
 def _queries_words(count: int) -> str:
     return "1 query" if count == 1 else f"{count:,} queries"
+
+
+def _scans(weight: float) -> str:
+    return f"{_weight(weight)} {'scan' if weight == 1 else 'scans'}"
 
 
 def _percent(share: float) -> str:

@@ -1,9 +1,8 @@
 """Draws who holds the bytes of a table as an SVG picture, which is readable on light and dark pages."""
 
-from html import escape
-
 from tidyberg.cli.formatting import dollars, plural, size
 from tidyberg.cli.storage_slices import MOST_REFS, age_label, slices_of
+from tidyberg.cli.svg_text import svg_text
 from tidyberg.model.storage_report import StorageReport
 
 _WIDTH, _LEFT, _RIGHT = 860, 24, 24
@@ -86,17 +85,17 @@ class _Picture:
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" role="img" color="#57606a">'
         )
-        return "\n".join([head, f"<title>{escape(title)}</title>", *self._parts, "</svg>"]) + "\n"
+        return "\n".join([head, f"<title>{svg_text(title)}</title>", *self._parts, "</svg>"]) + "\n"
 
     def _text(
         self, x: float, words: str, *, size: int = 13, weight: str = "normal", anchor: str = "start", opacity: float = 1
     ) -> None:
         place = f'x="{x:.1f}" y="{self._y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}"'
-        self._parts.append(f'<text {place} opacity="{opacity:g}" {_TEXT}>{escape(words)}</text>')
+        self._parts.append(f'<text {place} opacity="{opacity:g}" {_TEXT}>{svg_text(words)}</text>')
 
     def _rect(self, x: float, y: float, width: float, height: float, colour: str, words: str) -> None:
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.0f}"'
-        self._parts.append(f'<rect {place} fill="{colour}"><title>{escape(words)}</title></rect>')
+        self._parts.append(f'<rect {place} fill="{colour}"><title>{svg_text(words)}</title></rect>')
 
 
 def _cut(label: str) -> str:

@@ -8,9 +8,9 @@ from typer.core import TyperGroup
 from tidyberg.errors import BadInput
 
 _COMPACT = "`tidyberg compact TABLE` merges small files, splits large ones and applies deletes."
-_NOT_SORTED = (
-    "tidyberg does not sort. `tidyberg compact TABLE` merges files without sorting their rows; to sort them use "
-    "Iceberg's rewrite_data_files(strategy => 'sort') on Spark."
+_SORT = (
+    "`tidyberg compact TABLE --sort` sorts by the table's sort order, or by another one: --sort 'a desc, day(ts)'. "
+    "--zorder and --hilbert cluster by several columns. `tidyberg layout TABLE` shows what that would change."
 )
 _EXPIRE = "`tidyberg expire TABLE` expires old snapshots and deletes their files."
 _ORPHANS = "`tidyberg orphans TABLE` finds files that no snapshot references, and deletes them."
@@ -24,7 +24,7 @@ _CHECKS = "`tidyberg audit TABLE` checks past compactions, `tidyberg doctor` the
 _HINTS = {
     **dict.fromkeys(("optimize", "optimise", "rewrite", "rewritedatafiles", "rewritefiles", "merge"), _COMPACT),
     **dict.fromkeys(("binpack", "compaction", "compacttable", "run", "tidy"), _COMPACT),
-    **dict.fromkeys(("sort", "sortorder", "zorder", "cluster", "clustering", "liquid"), _NOT_SORTED),
+    **dict.fromkeys(("sort", "sortorder", "zorder", "hilbert", "cluster", "clustering", "liquid"), _SORT),
     **dict.fromkeys(("expiresnapshots", "snapshots", "expiry"), _EXPIRE),
     **dict.fromkeys(("orphan", "removeorphanfiles", "deleteorphanfiles", "clean", "cleanup"), _ORPHANS),
     **dict.fromkeys(("vacuum", "gc", "purge"), f"{_EXPIRE} {_ORPHANS}"),

@@ -167,6 +167,7 @@ class QueryAdvice:
     unreadable: tuple[str, ...]
     scans: float  # weight of all scans of the table
     unfiltered: float  # weight of the scans whose filter no layout can serve
+    unmeasured: float  # weight of the scans whose filters are too rare to be measured
     columns: tuple[tuple[str, float], ...]  # filter columns by weight, the heaviest first
     joined_on: tuple[tuple[str, float], ...]
     files: int

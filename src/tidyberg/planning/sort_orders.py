@@ -1,6 +1,6 @@
 """Finds the sort key that a plan's options ask for: the table's own order, a text, or a curve."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
@@ -102,7 +102,13 @@ def describe_key(key: SortKey, schema: Schema) -> str:
     if key.curve is not None:
         names = ", ".join(quoted_name(_name_of(field.source_id, schema)) for field in key.fields)
         return f"{_CURVE_NAMES[key.curve]} of {names}"
-    return ", ".join(_describe_field(field, schema) for field in key.fields)
+    return order_text(_describe_field(field, schema) for field in key.fields)
+
+
+def order_text(fields: Iterable[str]) -> str:
+    """Joins the texts of fields. A column that is called like the word for the table's own order is quoted."""
+    text = ", ".join(fields)
+    return f'"{text}"' if text.lower() == TABLE_ORDER else text
 
 
 def _describe_field(field: SortField, schema: Schema) -> str:

@@ -20,7 +20,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _EXAMPLE = "Write it as after ORDER BY: a desc nulls last, bucket(16, id), day(ts)."
+_QUOTES = 'Put other names in quotes: "my column".'
 _WITH_WIDTH = ("bucket", "truncate")
+_MOST_DIGITS = 10  # of a width below 2^31
 # The names of the specification, and the plural that Spark uses in DDL.
 _TRANSFORMS = {
     "identity": "identity",
@@ -77,7 +79,7 @@ class _Parser:
         while self._accept(","):
             yield self._field()
         if self._token.kind != "end":
-            raise self._unexpected("a comma")
+            raise self._unexpected("a comma", hint=f"{_EXAMPLE} {_QUOTES}")
 
     def _field(self) -> NamedSortField:
         column, transform = self._term()
@@ -150,6 +152,11 @@ class _Parser:
         token = self._token
         if token.kind != "number":
             raise self._unexpected("a number")
+        if len(token.text) > _MOST_DIGITS:
+            raise BadSortOrder(
+                f"The sort order has a number of {len(token.text):,} digits at character {token.at + 1}.",
+                hint="A width is below 2^31.",
+            )
         self._next += 1
         return int(token.text)
 
@@ -168,10 +175,10 @@ class _Parser:
     def _token(self) -> _Token:
         return self._tokens[self._next]
 
-    def _unexpected(self, wanted: str) -> BadSortOrder:
+    def _unexpected(self, wanted: str, hint: str = _EXAMPLE) -> BadSortOrder:
         token = self._token
         found = "ends" if token.kind == "end" else f"has {token.text!r} at character {token.at + 1}"
-        return BadSortOrder(f"The sort order {self._text!r} {found} where {wanted} is expected.", hint=_EXAMPLE)
+        return BadSortOrder(f"The sort order {self._text!r} {found} where {wanted} is expected.", hint=hint)
 
     def _split(self) -> Iterator[_Token]:
         at, end = 0, len(self._text.rstrip())
@@ -180,7 +187,7 @@ class _Parser:
             if found is None or found.lastgroup is None:
                 raise BadSortOrder(
                     f"The sort order {self._text!r} cannot be read from character {at + 1} on.",
-                    hint=f'{_EXAMPLE} Put other names in quotes: "my column".',
+                    hint=f"{_EXAMPLE} {_QUOTES}",
                 )
             kind = found.lastgroup
             yield _Token(kind, found.group(kind), found.start(kind))

@@ -55,6 +55,13 @@ def test_the_weights_of_queries_decide() -> None:
     assert uniform().recommender([often, seldom]).recommend().best == sort_by("b")
 
 
+def test_scans_with_rare_filters_are_not_reported_as_scans_without_a_filter() -> None:
+    filters: list[Condition] = [equal("a", number) for number in range(510)]
+    advice = uniform().recommender([*filters, Anything()]).recommend()
+    assert (advice.scans, advice.unfiltered, advice.unmeasured, len(advice.filters)) == (511, 1, 10, 500)
+    assert advice.columns == (("a", 510.0),)
+
+
 def test_none_is_honest_if_the_table_is_in_order_already() -> None:
     ordered = pa.array(np.sort(np.random.default_rng(2).integers(0, 100_000, 20_000)))
     advice = TableOfRows.of({"a": ordered}, 40).recommender([equal("a", 500), between("a", 5_000, 6_000)]).recommend()
@@ -74,7 +81,7 @@ def test_none_is_honest_if_every_file_has_what_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("filters", "why"),
     [
-        ([], "no query of the log reads this table"),
+        ([], "the log has no query"),
         ([Anything()], "no query filters this table by a column"),
         ([Comparison("gone", Operator.EQ, (1,))], "no query filters this table by a column"),
     ],

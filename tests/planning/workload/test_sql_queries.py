@@ -184,6 +184,28 @@ def test_the_condition_of_an_outer_join_filters_nothing() -> None:
     assert conditions("select * from events left join dim on events.id = 5") == [Anything()]
 
 
+@pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        ("when matched then delete", one("id", EQ, 5)),
+        ("when not matched then insert *", one("id", EQ, 5)),
+        ("when not matched by source then delete", Anything()),
+    ],
+)
+def test_a_merge_scans_the_table_that_it_changes(clause: str, expected: Condition) -> None:
+    found = read(f"merge into events t using new n on t.region = n.region and t.id = 5 {clause}")
+    assert [one.condition for one in found.filters] == [expected]
+    assert found.elsewhere == 0
+
+
+def test_a_merge_that_reads_the_table_scans_it_twice() -> None:
+    query = "merge into events t using (select * from events where id = 5) n on t.region = 'x' when matched then delete"
+    assert conditions(query) in (
+        [one("region", EQ, "x"), one("id", EQ, 5)],
+        [one("id", EQ, 5), one("region", EQ, "x")],
+    )
+
+
 def test_joins_are_counted_by_column() -> None:
     found = read(LoggedQuery("select * from events e join dim d on e.region = d.r and d.k = e.id", 3))
     assert found.joined_on == {"region": 3, "id": 3}
@@ -204,6 +226,17 @@ def test_a_statement_that_cannot_be_parsed_is_counted_and_not_fatal(text: str) -
     assert len(found.unreadable) == 1
     assert [one.condition for one in found.filters] == [one("id", EQ, 5)]
     assert len(found.unreadable[0]) < 400
+
+
+def test_every_statement_that_cannot_be_parsed_is_counted() -> None:
+    assert len(read(*(["select * from"] * 1001)).unreadable) == 1001
+
+
+def test_what_is_shown_of_a_statement_has_no_codes_for_terminals() -> None:
+    found = read("select * from events where region = '\x1b[2J\x07'", "select \x1b[31m from ' \u202e")
+    shown = [found.filters[0].text, *found.unreadable]
+    assert len(shown) == 2
+    assert all(text.isprintable() for text in shown)
 
 
 def test_double_quotes_are_texts_in_spark_and_names_elsewhere() -> None:

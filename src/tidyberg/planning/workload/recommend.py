@@ -117,8 +117,13 @@ class Recommender:
 
     @cached_property
     def filters(self) -> list[ScanFilter]:
+        """The filters that are measured."""
+        return heaviest(self._all_filters)
+
+    @cached_property
+    def _all_filters(self) -> list[ScanFilter]:
         known = frozenset(self.files.columns)
-        kept = heaviest([replace(one, condition=only_columns(one.condition, known)) for one in self.workload.filters])
+        kept = [replace(one, condition=only_columns(one.condition, known)) for one in self.workload.filters]
         return [one for one in kept if not isinstance(one.condition, Anything)]
 
     @cached_property
@@ -187,9 +192,9 @@ class Recommender:
         return float((reads * weights).sum() / max(1e-12, weights.sum() * max(1, len(self.files))))
 
     def recommend(self) -> QueryAdvice:
-        columns = filter_columns(self.filters)
+        columns = filter_columns(self._all_filters)
         scans = sum(one.weight for one in self.workload.filters)
-        filtered = sum(one.weight for one in self.filters)
+        filtered = sum(one.weight for one in self._all_filters)
         can_measure = bool(self.filters) and len(self.files) > 0 and self.sample.rows.num_rows > 0
         before = self._before if can_measure else np.zeros(len(self.filters))
         reads = {one: self.after(one) for one in candidates([name for name, _ in columns])} if can_measure else {}
@@ -203,6 +208,7 @@ class Recommender:
             unreadable=self.workload.unreadable,
             scans=scans,
             unfiltered=scans - filtered,
+            unmeasured=filtered - sum(one.weight for one in self.filters),
             columns=tuple(columns),
             joined_on=tuple(sorted(self.workload.joined_on.items(), key=lambda one: -one[1])),
             files=len(self.files),
@@ -228,6 +234,8 @@ class Recommender:
         return best, "it reads the fewest files" if shares[best] == least else "it is the simplest of about the best"
 
     def _no_measure(self) -> str:
+        if not self.workload.queries and not self.workload.filters:
+            return "the log has no query"
         if not self.workload.filters:
             return "no query of the log reads this table"
         if not self.filters:

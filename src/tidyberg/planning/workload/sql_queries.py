@@ -22,7 +22,6 @@ from tidyberg.planning.workload.conditions import ConditionReader, Node
 DIALECTS = ("spark", "trino", "duckdb")
 MAX_LENGTH = 100_000  # of one statement
 _SHOWN = 120
-_MOST_REASONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,7 @@ class QueryReader:
             try:
                 found = self._scans(query)
             except UnreadableQueryError as error:
-                if len(unreadable) < _MOST_REASONS:
-                    unreadable.append(str(error))
+                unreadable.append(str(error))
                 continue
             elsewhere += not found
             for scan in found:
@@ -233,19 +231,20 @@ def _likely(text: str) -> Sequence[str]:
 
 
 def _unreadable(text: str, error: Exception) -> UnreadableQueryError:
-    words = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).partition("\n")[0][:_SHOWN]
-    return UnreadableQueryError(f"{_shorten(text)}: {words}")
+    words = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).partition("\n")[0]
+    return UnreadableQueryError(f"{_shorten(text)}: {_shorten(words)}")
 
 
 def _shorten(text: str) -> str:
-    plain = " ".join(text.split())
+    plain = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))  # no codes of terminals
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
 
 def _queries(statement: Node) -> Iterator[Node]:
     """The queries of a statement, also of `create table as`, `insert into … select`, `explain` and the like.
 
-    An update and a delete read the table that they change, so they count as a select with their condition.
+    An update and a delete read the table that they change, so they count as a select with their condition. So does a
+    merge, which joins that table.
     """
     if isinstance(statement, sql.Query):
         yield statement
@@ -254,6 +253,14 @@ def _queries(statement: Node) -> Iterator[Node]:
         if isinstance(statement.this, sql.Table):
             select = sql.select("*").from_(statement.this.copy())
             yield select.where(where.this.copy()) if where is not None else select
+    elif isinstance(statement, sql.Merge) and isinstance(statement.this, sql.Table):
+        # Rows of the table that match nothing are read too if a clause is about them.
+        keeps_all = any(clause.args.get("source") for clause in statement.args["whens"].expressions)
+        yield (
+            sql.select("*")
+            .from_(statement.this.copy())
+            .join(statement.args["using"].copy(), on=statement.args["on"].copy(), join_type="left" if keeps_all else "")
+        )
     elif isinstance(statement, sql.Create | sql.Insert) and isinstance(statement.expression, sql.Query):
         yield statement.expression.copy()
 
