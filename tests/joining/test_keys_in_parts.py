@@ -90,6 +90,13 @@ def test_one_key_that_was_deleted_very_often_is_looked_up_in_parts_too(tmp_path:
     assert max(looked_up) < 200
 
 
+def test_each_key_of_a_part_has_the_sequence_number_of_its_delete(tmp_path: Path, looked_up: list[int]) -> None:
+    deletes: Files = [(2, [(1,)]), (5, [(2,)]), (5, [(3,)])]
+    data: Files = [(3, [(1,), (2,), (3,)]), (1, [(1,), (4,)])]
+    assert found(tmp_path, [pa.int64()], deletes, data, 2 * 110) == {0: [1, 2], 1: [0]}
+    assert looked_up == [2, 1]
+
+
 def test_keys_that_fit_into_memory_are_looked_up_at_once(tmp_path: Path, looked_up: list[int]) -> None:
     deletes: Files = [(5, [(number,) for number in range(900)])]
     assert found(tmp_path, [pa.int64()], deletes, [(1, [(7,), (900,)])], 900 * 108) == {0: [0]}
