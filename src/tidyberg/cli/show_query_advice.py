@@ -1,5 +1,7 @@
 """Shows which layout the queries of a table would profit from, and by how much."""
 
+import re
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,8 +10,10 @@ from rich.text import Text
 
 from tidyberg.cli.as_json import plain
 from tidyberg.cli.formatting import plural, size
+from tidyberg.model.words import count_boundaries
 from tidyberg.model.workload import BoundaryChoice, FilterScore, LayoutChoice, LayoutScore, QueryAdvice
 
+_SPECIAL = re.compile(r'["$`\\!]')  # a shell reads these even between double quotes
 _MOST_SCORES = 5
 _MOST_FILTERS = 10
 _MOST_UNREADABLE = 3
@@ -34,6 +38,8 @@ def query_advice_json(advice: QueryAdvice) -> dict[str, Any]:
     document["command"] = None if advice.best is None else layout_command(advice, advice.best)
     document["columns"] = dict(advice.columns)
     document["joined_on"] = dict(advice.joined_on)
+    if advice.boundary is not None:
+        document["boundary"]["command"] = boundary_command(advice, advice.boundary)
     return document
 
 
@@ -41,6 +47,12 @@ def layout_command(advice: QueryAdvice, layout: LayoutChoice) -> str:
     if layout.curve is None:
         return f'tidyberg compact {advice.table} --sort-order "{", ".join(layout.columns)}"'
     return f"tidyberg compact {advice.table} --{layout.curve.value} {','.join(layout.columns)}"
+
+
+def boundary_command(advice: QueryAdvice, choice: BoundaryChoice) -> str:
+    words = ", ".join(choice.boundaries)
+    quoted = shlex.quote(words) if _SPECIAL.search(words) else f'"{words}"'
+    return f"{layout_command(advice, LayoutChoice((choice.column,)))} --boundaries {quoted}"
 
 
 def _queries(advice: QueryAdvice) -> str:
@@ -96,11 +108,13 @@ def _boundary(advice: QueryAdvice) -> Iterable[Text]:
     one = advice.boundary
     if one is not None:
         yield Text(f"  {boundary_words(one)}")
+        yield Text(f"    to write it: {boundary_command(advice, one)}")
 
 
 def boundary_words(one: BoundaryChoice) -> str:
+    which = f"{count_boundaries(len(one.boundaries))} of {one.column}"
     return (
-        f"cutting only the {plural(one.files, 'file')} that straddle {plural(one.bounds, 'bound')} of {one.column} "
+        f"cutting only the {plural(one.files, 'file')} that straddle {which} "
         f"({size(one.bytes)}): the queries read {_percent(one.share)} of the files; "
         f"a full sort by {one.column} ({size(one.full_bytes)}): {_percent(one.full_share)}"
     )

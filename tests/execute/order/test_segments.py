@@ -105,4 +105,4 @@ def test_ranges_can_be_sent_to_workers() -> None:
     segments = Segments(SortKey((SortField(1),)), (serialized(ORDERED["long"].iceberg, 5),))
     found = segmented_ranges(rows, segments, [1, 2])
     sent: SegmentedRanges = pickle.loads(pickle.dumps(found))
-    assert sent.assign(rows).tolist() == found.assign(rows).tolist() == [0] * 5 + [1, 1, 2, 2, 2]
+    assert sent.assign(rows).tolist() == found.assign(rows).tolist() == [0] * 5 + [1, 1, 1, 2, 2]
