@@ -1,14 +1,15 @@
 """Proposes to sort only the files of a partition that straddle boundaries, and to end their outputs there."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
 import numpy as np
 
 from tidyberg.model.inventory import PartitionStatistics
-from tidyberg.model.plan import BOUNDARIES, SORT_KEY, BoundaryForecast, Rest, Skip
+from tidyberg.model.plan import BOUNDARIES, SORT_KEY, BoundaryForecast, LayoutForecast, Rest, Skip
 from tidyberg.model.sizes import format_size
 from tidyberg.model.sort_key import sort_key_text
 from tidyberg.model.words import count_boundaries, plural
@@ -19,13 +20,10 @@ from tidyberg.planning.key_values import Floats, Ints, Mask
 from tidyberg.planning.metrics_modes import cut_length, metrics_mode
 from tidyberg.planning.overlap import Reads
 from tidyberg.planning.pack import output_count
+from tidyberg.planning.price import Work
 from tidyberg.planning.safety import Hazard, explain
-from tidyberg.planning.segments import SegmentSpans, boundaries_worth_keeping, segment_spans
+from tidyberg.planning.segments import SHARE_OF_INPUTS, SegmentSpans, boundaries_worth_keeping, segment_spans
 from tidyberg.planning.sorting import SortPlanner, files_words
-
-# A file that a boundary makes may be small, but not much smaller than the files that it is made of. Otherwise a table
-# of small files could not be cut at all.
-_SHARE_OF_INPUTS = 4
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,26 @@ class BoundaryPlanner(SortPlanner):
             return Skip("no-gain", f"no gain: {why}")
         return self._propose(statistics, files, files[safe])
 
+    def forecast(self, partition: int, drafts: Sequence[GroupDraft]) -> LayoutForecast | None:
+        mine = [draft for draft in drafts if draft.sort_key is not None]
+        if not mine:
+            return super().forecast(partition, ())
+        together = replace(
+            mine[0],
+            members=np.sort(np.concatenate([draft.members for draft in mine])),
+            outputs=sum(draft.outputs for draft in mine),
+            work=sum((draft.work for draft in mine), Work()),
+        )
+        return super().forecast(partition, [together])
+
     def queries(self, drafts: Sequence[GroupDraft], dollars: float) -> BoundaryForecast:
         """Predicts what queries between boundaries read of the partitions with drafts."""
-        before = after = Reads(0.0, 0.0)
+        of_partition: defaultdict[int, list[GroupDraft]] = defaultdict(list)
         for draft in drafts:
-            reads = self._reads(draft)
+            of_partition[draft.partition].append(draft)
+        before = after = Reads(0.0, 0.0)
+        for partition, mine in of_partition.items():
+            reads = self._reads(partition, mine)
             before, after = before + reads[0], after + reads[1]
         saved = self.builder.pricing.saved_by_lookup(before.files - after.files, before.bytes - after.bytes)
         return BoundaryForecast(
@@ -74,31 +87,40 @@ class BoundaryPlanner(SortPlanner):
 
     def _propose(self, statistics: PartitionStatistics, files: Ints, straddling: Ints) -> Skip | Proposal:
         spans, sizes = self._spans.of_files(straddling), self.candidates.sizes[straddling]
-        least = min(float(self.strategy.sizes.small), float(sizes.mean()) / _SHARE_OF_INPUTS)
-        kept = np.ones(len(self._usable), np.bool_)
-        if not self.strategy.options.force:
-            kept = boundaries_worth_keeping(spans, sizes, least)
-        members = straddling[spans.between(kept).straddles]
-        crossed, left_out = int(spans.crossed.sum()), int((spans.crossed & ~kept).sum())
-        found = f"{len(straddling):,} of {plural(len(files), 'file')} may straddle {count_boundaries(crossed)}"
-        found = f"{found} of {self._columns}"
-        if not len(members):
+        least = min(float(self.strategy.sizes.small), float(sizes.mean()) / SHARE_OF_INPUTS)
+        crossed = spans.crossed
+        cut = np.zeros(len(crossed), np.bool_)
+        drafts = []
+        for run in self._spans.of_files(files).runs(straddling - files[0]):
+            members, kept = self._worth_cutting(files[run], least)
+            if len(members):
+                drafts.append(self._draft(statistics, members, kept))
+                cut |= kept & self._spans.of_files(members).crossed
+        which = f"{count_boundaries(int(crossed.sum()))} of {self._columns}"
+        found = f"{len(straddling):,} of {plural(len(files), 'file')} may straddle {which}"
+        if not drafts:
             return Skip("no-gain", f"no gain: {found}, but files that end there would be below {format_size(least)}")
-        draft = self._draft(statistics, members, kept)
-        before, after = self._reads(draft)
+        before, after = self._reads(statistics.partition, drafts)
         if after.bytes >= before.bytes:
             return Skip("no-gain", f"no gain: {found}, but {self._query} would read as much as now")
         parts = [found]
-        if left_out:
+        if left_out := int((crossed & ~cut).sum()):
             words = f"files that end there would be below {format_size(least)}"
             parts.append(f"{count_boundaries(left_out)} left out, because {words}")
         parts += [self._too_long] if self._too_long is not None else []
-        if len(files) > len(members):
-            left = len(files) - len(members)
+        if left := len(files) - sum(len(draft.members) for draft in drafts):
             parts.append(f"{plural(left, 'file')} {'stays' if left == 1 else 'stay'}")
         parts.append(f"{self._query} reads {reads_words(after)} instead of {reads_words(before)}")
         rest = tuple(self._unsafe(files))
-        return Proposal("; ".join((*parts, *(each.reason for each in rest))), (draft,), rest)
+        return Proposal("; ".join((*parts, *(each.reason for each in rest))), tuple(drafts), rest)
+
+    def _worth_cutting(self, files: Ints, least: float) -> tuple[Ints, Mask]:
+        """Returns the files of a run that are cut, and at which boundaries."""
+        spans = self._spans.of_files(files)
+        kept = np.ones(len(self._usable), np.bool_)
+        if not self.strategy.options.force:
+            kept = boundaries_worth_keeping(spans, self.candidates.sizes[files], least)
+        return files[spans.between(kept).straddles], kept
 
     def _unsafe(self, files: Ints) -> Iterator[Rest]:
         hazards = self.candidates.hazards[files[self._spans.of_files(files).straddles & ~self._done[files]]]
@@ -119,10 +141,17 @@ class BoundaryPlanner(SortPlanner):
             statistics.partition, members, self.judge.score(statistics), self.key, segments
         )
 
-    def _reads(self, draft: GroupDraft) -> tuple[Reads, Reads]:
-        """Returns what a query between two boundaries reads of a partition, now and after the draft."""
-        files, sizes = np.arange(*self._span(draft.partition)), self.candidates.sizes[draft.members]
-        spans = self._spans.of_files(draft.members)
+    def _reads(self, partition: int, drafts: Sequence[GroupDraft]) -> tuple[Reads, Reads]:
+        """Returns what a query between two boundaries reads of a partition, now and after its drafts."""
+        files = np.arange(*self._span(partition))
+        members = np.concatenate([draft.members for draft in drafts])
+        after = self._reads_of(files[~np.isin(files, members)])
+        for draft in drafts:
+            after += self._reads_of_outputs(draft)
+        return self._reads_of(files), after
+
+    def _reads_of_outputs(self, draft: GroupDraft) -> Reads:
+        spans, sizes = self._spans.of_files(draft.members), self.candidates.sizes[draft.members]
         inside = np.array([boundary.value.hex() in draft.boundaries for boundary in self._usable])
         segment = np.append(0, np.cumsum(inside))
         content, together = spans.content(sizes), spans.between(inside).content(sizes)[segment]
@@ -131,8 +160,7 @@ class BoundaryPlanner(SortPlanner):
         is_whole = np.bincount(segment)[segment] == 1
         part = np.minimum(1.0, content / np.maximum(1.0, together) + 1.0 / outputs)
         share = np.where(is_whole, 1.0, part) * spans.touched
-        left = self._reads_of(files[~np.isin(files, draft.members)])
-        return self._reads_of(files), left + Reads(self._mean(outputs * share), self._mean(together * share))
+        return Reads(self._mean(outputs * share), self._mean(together * share))
 
     def _reads_of(self, files: Ints) -> Reads:
         spans = self._spans.of_files(files)

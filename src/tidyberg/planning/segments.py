@@ -14,6 +14,9 @@ from pyiceberg.types import IcebergType
 from tidyberg.model.sort_key import SortField
 from tidyberg.planning.key_values import FieldRanges, Floats, Ints, KeyColumnMetrics, Mask, ranges_of
 
+# A file that a boundary makes may be small, but not much smaller than the files that it is made of. Otherwise a table
+# of small files could not be cut at all.
+SHARE_OF_INPUTS = 4
 _ASCENDING = SortField(0)  # whatever the direction of the key: a boundary has the same two sides
 
 
@@ -69,6 +72,21 @@ class SegmentSpans:
         below = np.where(number < self.first[:, None], 0.0, np.where(number < self.last[:, None], below, 1.0))
         until = (below * sizes[:, None]).sum(axis=0)
         return np.diff(until, prepend=0.0, append=float(sizes.sum()))
+
+    def runs(self, members: Ints) -> list[Ints]:
+        """Divides files into runs, between which values of other files lie. Files that overlap are in one run.
+
+        Outputs of one run do not reach over files that stay.
+        """
+        low, high = np.where(self.known, self.low, -np.inf), np.where(self.known, self.high, np.inf)
+        is_other = self.known & self.has_values
+        is_other[members] = False
+        in_order = members[np.argsort(low[members], kind="stable")]
+        reach, begin = np.maximum.accumulate(high[in_order])[:-1], low[in_order[1:]]
+        between = np.searchsorted(np.sort(low[is_other]), begin, side="left")
+        between -= np.searchsorted(np.sort(high[is_other]), reach, side="right")
+        breaks = np.flatnonzero((begin > reach) & (between > 0)) + 1
+        return [np.sort(run) for run in np.split(in_order, breaks)]
 
     def of_files(self, files: Ints) -> "SegmentSpans":
         of_these = {

@@ -15,12 +15,10 @@ from tidyberg.model.file_bounds import FileBounds, Numbers
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.workload import Condition, Operator, comparisons
 from tidyberg.planning.boundary_text import MOST_BOUNDARIES
-from tidyberg.planning.segments import SegmentSpans, boundaries_worth_keeping
+from tidyberg.planning.segments import SHARE_OF_INPUTS, SegmentSpans, boundaries_worth_keeping
 from tidyberg.planning.workload.boundary_values import boundary_text
 from tidyberg.planning.workload.layouts import ROWS_PER_FILE, ranges
 from tidyberg.planning.workload.ranks import Boxes, RankedColumn, joined
-
-_SHARE_OF_INPUTS = 4  # as in `planning/boundary_sorting.py`
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,17 @@ class Boundaries:
         for partition in np.unique(self.files.partitions[straddling]).tolist():
             members = straddling[self.files.partitions[straddling] == partition]
             rows = np.flatnonzero(in_partitions == partition)
-            kept = self._worth_keeping(places, members, rows)
-            members = self._straddling(places[kept], members)
-            rows = rows[np.isin(self.sampled[rows], members)]
-            if len(rows):
-                chosen.append(members)
-                pieces.append(self._cut(places[kept], len(members), rows))
-                used |= kept & self._straddled(places, members)
+            least = min(float(self.small_bytes), float(self.files.sizes[members].mean()) / SHARE_OF_INPUTS)
+            files = np.flatnonzero(self.files.partitions == partition)
+            spans = self._spans(places, files, rows)
+            for run in spans.runs(np.searchsorted(files, members)):
+                kept = boundaries_worth_keeping(spans.of_files(run), self.files.sizes[files[run]], least)
+                cut = self._straddling(places[kept], files[run])
+                rows_cut = rows[np.isin(self.sampled[rows], cut)]
+                if len(rows_cut):
+                    chosen.append(cut)
+                    pieces.append(self._cut(places[kept], len(cut), rows_cut))
+                    used |= kept & self._straddled(places, cut)
         if not chosen:
             return None
         rewritten = np.concatenate(chosen)
@@ -101,10 +103,10 @@ class Boundaries:
         inside = (2 * boxes.lows[:, None] < places) & (places <= 2 * boxes.highs[:, None])
         return np.asarray(inside.any(axis=0), np.bool_)
 
-    def _worth_keeping(self, places: Numbers, files: Numbers, rows: Numbers) -> npt.NDArray[np.bool_]:
-        """Leaves out bounds by the rule of plans, but counts sampled rows, where a plan has only bounds of files."""
+    def _spans(self, places: Numbers, files: Numbers, rows: Numbers) -> SegmentSpans:
+        """Places files and bounds by the sampled rows before them, where a plan has only the bounds of files."""
         key, boxes = np.sort(2 * self.columns[self.column].sample[rows]), self.columns[self.column].files.take(files)
-        spans = SegmentSpans(
+        return SegmentSpans(
             np.searchsorted(places, 2 * boxes.lows, side="right"),
             np.searchsorted(places, 2 * boxes.highs, side="right"),
             boxes.may_have_values,
@@ -113,8 +115,6 @@ class Boundaries:
             np.searchsorted(key, 2 * boxes.highs, side="right").astype(np.float64),
             np.searchsorted(key, places, side="left").astype(np.float64),
         )
-        sizes = self.files.sizes[files]
-        return boundaries_worth_keeping(spans, sizes, min(self.small_bytes, float(sizes.mean()) / _SHARE_OF_INPUTS))
 
     def _kept(self, kept: Numbers) -> tuple[dict[str, Boxes], npt.NDArray[np.float64]]:
         boxes = {name: column.files.take(kept) for name, column in self.columns.items()}
