@@ -73,9 +73,7 @@ def boundaries() -> list[datetime]:
 def ranges() -> list[Predicate]:
     """The queries: all rows between two neighbouring boundaries."""
     ends = [one.isoformat() for one in boundaries()]
-    return [
-        [("ts", "greaterThanOrEqual", low), ("ts", "lessThan", high)] for low, high in pairwise(ends)
-    ]
+    return [[("ts", "greaterThanOrEqual", low), ("ts", "lessThan", high)] for low, high in pairwise(ends)]
 
 
 def build(warehouse: Warehouse, name: str, files: int = FILES) -> None:

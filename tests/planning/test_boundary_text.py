@@ -57,6 +57,13 @@ def test_boundaries_are_single_values_of_the_specification() -> None:
     assert (text.value, text.characters) == ("été".encode(), 3)
 
 
+def test_a_boundary_at_zero_is_the_lesser_of_the_two_zeros() -> None:
+    """Both of them are then on the same side."""
+    for given in ("0", "-0.0"):
+        (boundary,) = parse_boundaries(given, key(13), SCHEMA)
+        assert boundary.value == struct.pack("<d", -0.0)
+
+
 def test_a_number_that_single_precision_lacks_divides_at_the_next_one() -> None:
     """0.1 lies between two numbers of single precision, so it divides at the upper one."""
     (boundary,) = parse_boundaries("0.1", key(1), MORE)
