@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,19 @@ def test_rows_that_equal_a_boundary_are_on_the_side_of_greater_values(descending
     rows = table_of([(4,), (5,), (6,)], [ORDERED["long"]])
     segments = Segments(SortKey((SortField(1, descending=descending),)), (serialized(ORDERED["long"].iceberg, 5),))
     assert segments.of(rows).tolist() == ([1, 0, 0] if descending else [0, 1, 1])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_boundaries_that_begin_alike_are_told_apart(descending: bool) -> None:
+    """Decimals are two words, of which the first is equal in the last two boundaries."""
+    kind = ORDERED["decimal(38,10)"]
+    values = [Decimal(f"{number}.0000000000") for number in (1, 4 * 10**9, 4 * 10**9 + 1)]
+    segments = Segments(
+        SortKey((SortField(1, descending=descending),)), tuple(serialized(kind.iceberg, value) for value in values)
+    )
+    rows = table_of([(Decimal(number),) for number in (0, 1, 2 * 10**9, 4 * 10**9, 4 * 10**9 + 1, 9 * 10**9)], [kind])
+    expected = [0, 1, 1, 2, 3, 3]
+    assert segments.of(rows).tolist() == ([3 - each for each in expected] if descending else expected)
 
 
 def test_ranges_can_be_sent_to_workers() -> None:
