@@ -10,8 +10,10 @@ from rich.text import Text
 
 from tidyberg.cli.as_json import plain
 from tidyberg.cli.formatting import plural, size
+from tidyberg.model.table import TableRef
 from tidyberg.model.words import count_boundaries
 from tidyberg.model.workload import BoundaryChoice, FilterScore, LayoutChoice, LayoutScore, QueryAdvice
+from tidyberg.planning.column_names import quoted_name
 
 _SPECIAL = re.compile(r'["$`\\!]')  # a shell reads these even between double quotes
 _MOST_SCORES = 5
@@ -39,7 +41,7 @@ def query_advice_json(advice: QueryAdvice) -> dict[str, Any]:
     document["columns"] = dict(advice.columns)
     document["joined_on"] = dict(advice.joined_on)
     if advice.boundary is not None:
-        document["boundary"]["command"] = boundary_command(advice, advice.boundary)
+        document["boundary"]["command"] = boundary_command(advice.table, advice.boundary)
     return document
 
 
@@ -49,10 +51,13 @@ def layout_command(advice: QueryAdvice, layout: LayoutChoice) -> str:
     return f"tidyberg compact {advice.table} --{layout.curve.value} {','.join(layout.columns)}"
 
 
-def boundary_command(advice: QueryAdvice, choice: BoundaryChoice) -> str:
-    words = ", ".join(choice.boundaries)
-    quoted = shlex.quote(words) if _SPECIAL.search(words) else f'"{words}"'
-    return f"{layout_command(advice, LayoutChoice((choice.column,)))} --boundaries {quoted}"
+def boundary_command(table: TableRef, choice: BoundaryChoice) -> str:
+    order, boundaries = _in_shell(quoted_name(choice.column)), _in_shell(", ".join(choice.boundaries))
+    return f"tidyberg compact {table} --sort-order {order} --boundaries {boundaries}"
+
+
+def _in_shell(words: str) -> str:
+    return shlex.quote(words) if _SPECIAL.search(words) else f'"{words}"'
 
 
 def _queries(advice: QueryAdvice) -> str:
@@ -108,7 +113,7 @@ def _boundary(advice: QueryAdvice) -> Iterable[Text]:
     one = advice.boundary
     if one is not None:
         yield Text(f"  {boundary_words(one)}")
-        yield Text(f"    to write it: {boundary_command(advice, one)}")
+        yield Text(f"    to write it: {boundary_command(advice.table, one)}")
 
 
 def boundary_words(one: BoundaryChoice) -> str:
