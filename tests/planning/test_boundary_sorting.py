@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.builders.key_bounds import BY_ID, TARGET, Span, laid_out
+from tests.builders.key_bounds import BY_ID, TARGET, Span, laid_out, rewrite, skip, taken
 from tests.builders.scenes import HOUR, Delete, File, plan_for
 from tidyberg.errors import BadSortOrder
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions
-from tidyberg.model.plan import BOUNDARIES, Plan, Rewrite, Skip
+from tidyberg.model.plan import BOUNDARIES, Plan, Skip
 from tidyberg.model.sizes import MB
 from tidyberg.model.sort_key import SortField, SortKey
-from tidyberg.planning.document import plan_from_json, plan_to_json
 
 HISTORY = ((1, 48 * HOUR, "append"), (2, 24 * HOUR, "replace"))
 DISJOINT = [(100 * number, 100 * number + 99) for number in range(10)]
@@ -24,23 +23,6 @@ LATE = [(100 * number - 50, 100 * number + 99) for number in range(10)]
 def options(boundaries: str = "300, 600", **changes: Any) -> PlanOptions:
     given: dict[str, Any] = {"sort": "id", "target_file_size": TARGET, "boundaries": boundaries}
     return PlanOptions(**(given | changes))
-
-
-def taken(plan: Plan) -> list[int]:
-    assert plan_from_json(plan_to_json(plan)) == plan
-    return sorted(int(file.path[1:7]) for group in plan.groups for file in group.files)
-
-
-def skip(plan: Plan) -> Skip:
-    (partition,) = plan.partitions
-    assert isinstance(partition.verdict, Skip), partition.verdict
-    return partition.verdict
-
-
-def rewrite(plan: Plan) -> Rewrite:
-    (partition,) = plan.partitions
-    assert isinstance(partition.verdict, Rewrite), partition.verdict
-    return partition.verdict
 
 
 def boundaries(plan: Plan) -> list[int]:

@@ -218,28 +218,23 @@ def _full_rewrite(estimate: Estimate) -> str:
 def _layout(plan: Plan, layout: LayoutForecast) -> str:
     """Returns what a sort buys, and after how many queries it has paid for itself."""
     after, before = _files(layout.lookup_files_after), _files(layout.lookup_files_before).split()[0]
-    words = (
-        f"sort by {plan.sort_order}: a lookup reads {after} instead of {before}, "
-        f"costs {dollars(plan.estimate.dollars + plan.estimate.storage_dollars)}"
-    )
-    if layout.payback_queries is None:
-        return f"{words}, and does not pay back by what queries skip"
-    queries = "query" if layout.payback_queries == 1 else "queries"
-    return f"{words}, pays back after {count(layout.payback_queries)} {queries}"
+    words = f"sort by {plan.sort_order}: a lookup reads {after} instead of {before}"
+    return f"{words}, {_cost_and_payback(plan.estimate, layout.payback_queries)}"
 
 
 def _boundaries(plan: Plan, forecast: BoundaryForecast) -> str:
     """Returns what queries between boundaries read of the partitions that are rewritten."""
     query = "a query between two boundaries" if len(forecast.asked) > 1 else "a query for one side of the boundary"
-    words = (
-        f"{query} reads {_files(forecast.files_after)} ({size(forecast.bytes_after)}) instead of "
-        f"{_files(forecast.files_before)} ({size(forecast.bytes_before)}), "
-        f"costs {dollars(plan.estimate.dollars + plan.estimate.storage_dollars)}"
-    )
-    if forecast.payback_queries is None:
+    before = f"{_files(forecast.files_before)} ({size(forecast.bytes_before)})"
+    words = f"{query} reads {_files(forecast.files_after)} ({size(forecast.bytes_after)}) instead of {before}"
+    return f"{words}, {_cost_and_payback(plan.estimate, forecast.payback_queries)}"
+
+
+def _cost_and_payback(estimate: Estimate, payback_queries: int | None) -> str:
+    words = f"costs {dollars(estimate.dollars + estimate.storage_dollars)}"
+    if payback_queries is None:
         return f"{words}, and does not pay back by what queries skip"
-    queries = "query" if forecast.payback_queries == 1 else "queries"
-    return f"{words}, pays back after {count(forecast.payback_queries)} {queries}"
+    return f"{words}, pays back after {count(payback_queries)} {'query' if payback_queries == 1 else 'queries'}"
 
 
 def _files(number: float) -> str:

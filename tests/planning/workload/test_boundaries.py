@@ -1,5 +1,7 @@
 """Only files that straddle the bounds of frequent ranges are cut, and the others stay as they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -100,3 +102,26 @@ def test_the_heaviest_bounds_are_taken() -> None:
     bounds = recommender.boundaries("ts", known, weights)._bounds()
     assert len(bounds) == MOST_BOUNDARIES
     assert (2 * columns["ts"].ranks[50_000], "50000") in bounds
+
+
+def test_a_bound_that_would_leave_a_small_file_is_no_boundary() -> None:
+    """The rows from 98 on are a fifth of a file of 10 MB: less than a quarter, unless small files are smaller."""
+    tens = TableOfRows.of({"ts": pa.array(np.arange(100))}, 10)
+    recommender = tens.recommender([Comparison("ts", Operator.LT, (98,))])
+    known = [with_ranks(one.condition, recommender._columns) for one in recommender.filters]
+    assert recommender.boundaries("ts", known, [1.0]).choose() is None
+    cut = replace(recommender, small_bytes=1024 * 1024).boundaries("ts", known, [1.0]).choose()
+    assert cut is not None
+    assert (cut.files.tolist(), cut.boundaries) == ([9], ("98",))
+
+
+def test_files_between_which_others_lie_are_cut_apart() -> None:
+    """Boxes of what is cut do not reach over files that stay."""
+    tens = TableOfRows.of({"ts": pa.array(np.arange(1_000))}, 10)
+    recommender = tens.recommender([Comparison("ts", Operator.LT, (150,)), Comparison("ts", Operator.LT, (850,))])
+    known = [with_ranks(one.condition, recommender._columns) for one in recommender.filters]
+    cut = recommender.boundaries("ts", known, [1.0, 1.0]).choose()
+    assert cut is not None
+    assert (cut.files.tolist(), cut.boundaries, len(cut.weights)) == ([1, 8], ("150", "850"), 12)
+    wide = cut.boxes["ts"].highs - cut.boxes["ts"].lows
+    assert wide.max() < 100
