@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from benchmarks.java import open_small_session
-from benchmarks.skipping import FILES, JavaScans, Rows, build, numbers, urls
+from benchmarks.java_scans import JavaScans
+from benchmarks.skipping import FILES, Rows, build, numbers, urls
 from tidyberg import app
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.table import TableRef

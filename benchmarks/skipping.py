@@ -9,7 +9,7 @@ python -m benchmarks.skipping
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from benchmarks.java import open_small_session
+from benchmarks.java_scans import JavaScans
 from tidyberg import app
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.table import TableRef
@@ -72,49 +73,6 @@ CASES = (
     Case("Hilbert over 3 numbers", _three, {"hilbert": "a,b,c"}, "zorder(a,b,c)", ("a", "b", "c"), 1.0),
     Case("Hilbert over a URL and a number", urls, {"hilbert": "url,at"}, "zorder(url,at)", ("url", "at"), 1.0),
 )
-
-
-class JavaScans:
-    """Plans scans with Iceberg's Java library, and reads its reports."""
-
-    def __init__(self, session: Any) -> None:
-        self._session, self._jvm = session, session._jvm
-
-    def files_read(self, table: str, predicates: Iterable[list[tuple[str, str, Any]]]) -> int:
-        """Returns the data files that all scans together have in their results."""
-        jvm = self._jvm
-        found = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._session._jsparkSession, f"lab.{table}")
-        total = 0
-        for conditions in predicates:
-            reporter = jvm.org.apache.iceberg.metrics.InMemoryMetricsReporter()
-            scan = found.newScan().metricsReporter(reporter)
-            for column, operator, value in conditions:
-                scan = scan.filter(getattr(jvm.org.apache.iceberg.expressions.Expressions, operator)(column, value))
-            tasks = scan.planFiles()
-            planned = tasks.iterator()
-            while planned.hasNext():
-                planned.next()
-            tasks.close()  # the report is written at the end
-            total += int(reporter.scanReport().scanMetrics().resultDataFiles().value())
-        return total
-
-    def live_files(self, table: str) -> int:
-        return int(self._session.sql(f"SELECT count(*) FROM lab.{table}.files").collect()[0][0])
-
-    def sort(self, table: str, order: str, **options: str) -> int:
-        """Runs Java's sort. Returns how many files it has rewritten."""
-        given = ", ".join(f"'{key.replace('_', '-')}', '{value}'" for key, value in options.items())
-        (row,) = self._session.sql(
-            f"CALL lab.system.rewrite_data_files(table => '{table}', strategy => 'sort', sort_order => '{order}', "
-            f"options => map({given}))"
-        ).collect()
-        return int(row["rewritten_data_files_count"])
-
-    def checksum(self, table: str) -> tuple[Any, ...]:
-        rows = self._session.table(f"lab.{table}")
-        columns = ", ".join(rows.columns)
-        text = f"SELECT count(*), sum(cast(xxhash64({columns}) AS decimal(38, 0))) FROM lab.{table}"
-        return tuple(self._session.sql(text).collect()[0])
 
 
 def predicates(case: Case, sample: pa.Table, drawn: np.random.Generator) -> list[list[tuple[str, str, Any]]]:

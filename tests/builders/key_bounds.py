@@ -10,9 +10,10 @@ from pyiceberg.types import IcebergType, PrimitiveType
 
 from tests.builders.scenes import SCHEMA, File, Scene
 from tidyberg.model.inventory import DATA_FILES, Inventory
-from tidyberg.model.plan import SORT_KEY
+from tidyberg.model.plan import SORT_KEY, Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB
 from tidyberg.model.sort_key import SortField, SortKey, sort_key_text
+from tidyberg.planning.document import plan_from_json, plan_to_json
 
 BY_ID = SortKey((SortField(1),), order_id=1)
 TARGET = 64 * MB
@@ -79,3 +80,22 @@ def laid_out(
         data_files=inventory.data_files.set_column(column, DATA_FILES.field("sort_order_id"), claimed),
         key_bounds=bounds_table({1: spans, **(more or {})}),
     )
+
+
+def taken(plan: Plan) -> list[int]:
+    """Returns the numbers of the files that the plan rewrites."""
+    assert plan_from_json(plan_to_json(plan)) == plan
+    return sorted(int(file.path[1:7]) for group in plan.groups for file in group.files)
+
+
+def skip(plan: Plan) -> Skip:
+    """Returns why the only partition is skipped."""
+    (partition,) = plan.partitions
+    assert isinstance(partition.verdict, Skip), partition.verdict
+    return partition.verdict
+
+
+def rewrite(plan: Plan) -> Rewrite:
+    (partition,) = plan.partitions
+    assert isinstance(partition.verdict, Rewrite), partition.verdict
+    return partition.verdict

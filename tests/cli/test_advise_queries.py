@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, TimestampType
 
 from tests.builders.console import Run
 from tidyberg.app import open_records
-from tidyberg.cli.show_query_advice import layout_command
+from tidyberg.cli.show_query_advice import boundary_command, layout_command
 from tidyberg.model.scan_reports import ScanReportTotals
 from tidyberg.model.sort_key import Curve
 from tidyberg.model.table import TableRef
-from tidyberg.model.workload import LayoutChoice
+from tidyberg.model.workload import BoundaryChoice, LayoutChoice
 from tidyberg.settings.load import load_settings
 from tidyberg.testing import Warehouse
 
@@ -97,6 +97,46 @@ def test_a_log_of_json_lines_has_counts(run: Run, numbers: TableRef, tmp_path: P
     assert "line 3: it is not JSON" in ran.out
     assert "zorder(a, b): " in ran.out
     assert "900x" in ran.out
+
+
+def test_the_command_for_boundaries_cuts_the_files_that_straddle(
+    run: Run, warehouse: Warehouse, tmp_path: Path
+) -> None:
+    schema = Schema(NestedField(1, "ts", TimestampType(), required=False))
+    table = warehouse.create_table("analytics.late", schema)
+    random, hour = np.random.default_rng(3), 3_600_000_000
+    for number in range(24):
+        hours = number * 4 + random.integers(-8 * hour, 4 * hour, 1_000) / hour
+        times = np.datetime64("2026-11-08") + (hours * hour).astype("m8[us]")
+        table.append(pa.table({"ts": pa.array(times, pa.timestamp("us"))}))
+    days = [(f"2026-11-{day:02d}", f"2026-11-{day + 1:02d}") for day in (9, 10)]
+    log = tmp_path / "queries.sql"
+    log.write_text(";".join(f"select * from late where ts >= '{low}' and ts < '{high}'" for low, high in days))
+    command = "tidyberg compact analytics.late --sort-order ts --boundaries '2026-11-09, 2026-11-10, 2026-11-11'"
+    ran = run("advise", "analytics.late", "--queries", str(log))
+    assert f"to write it: {command}" in " ".join(ran.out.split())
+    document = run("advise", "analytics.late", "--queries", str(log), "--json").json
+    assert document["boundary"]["command"] == command
+    files = {file.path for file in warehouse.live_files(table)}
+    ranges = [f"ts >= '{low}T00:00:00' and ts < '{high}T00:00:00'" for low, high in days]
+    before = sum(len(list(table.scan(row_filter=one).plan_files())) for one in ranges)
+    assert run(*shlex.split(command)[1:]).status == 0
+    table.refresh()
+    after = sum(len(list(table.scan(row_filter=one).plan_files())) for one in ranges)
+    assert after < before
+    left = {file.path for file in warehouse.live_files(table)}
+    planned = {path.removeprefix("file://") for path in document["boundary"]["paths"]}
+    assert {path.removeprefix("file://") for path in files - left} == planned
+    assert run(*shlex.split(command)[1:], "--detailed-exitcode").status == 3, "I10: once is enough"
+
+
+@pytest.mark.parametrize("column", ["name", "my column"])
+@pytest.mark.parametrize("boundaries", [("'it''s'", "'z '"), ("'$x'",), ("'a\"b'", "'`c`'", "'\\\\'")])
+def test_a_shell_reads_the_boundaries_as_they_are(boundaries: tuple[str, ...], column: str) -> None:
+    choice = BoundaryChoice(column, boundaries, 1, 1, 0.5, 0.5, 2)
+    command = shlex.split(boundary_command(TableRef("lab", ("db",), "t"), choice))
+    assert command[-1] == ", ".join(boundaries)
+    assert command[-3] == ("name" if column == "name" else '"my column"')
 
 
 def test_none_is_shown_with_its_reason(run: Run, numbers: TableRef, tmp_path: Path) -> None:

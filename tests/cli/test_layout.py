@@ -83,6 +83,22 @@ def test_plan_prices_a_sort_and_says_when_it_pays_back(run: Run, table: Table) -
     assert curve["groups"][0]["sort_key"]["curve"] == "hilbert"
 
 
+def test_a_plan_with_boundaries_says_what_queries_between_them_read(run: Run, table: Table, tmp_path: Path) -> None:
+    low, high = 200_000, 700_000
+    ran = run("plan", "analytics.random", "--sort", "--boundaries", f"{high}, {low}")
+    assert ran.status == 0, ran.err
+    assert f"cut at {low}, {high}" in ran.out
+    assert "a query between two boundaries reads " in ran.out
+    document = str(tmp_path / "plan.json")
+    assert run("plan", "analytics.random", "--sort", "--boundaries", f"{low},{high}", "--out", document).status == 0
+    explained = run("explain", document)
+    assert "rows are sorted and cut at 2 boundaries" in " ".join(explained.out.split())
+    assert run("apply", document).status == 0
+    again = run("plan", "analytics.random", "--sort", "--boundaries", f"{low},{high}", "--json").json
+    assert again["groups"] == []
+    assert again["boundaries"]["asked"] == [str(low), str(high)]
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -95,6 +111,10 @@ def test_plan_prices_a_sort_and_says_when_it_pays_back(run: Run, table: Table) -
         (("--sort", "--zorder", "id,region"), "exclude each other"),
         (("--sort", "--strategy", "full"), "does not go with the strategy full"),
         (("--sort-order", "day(id)"), "does not apply to column id"),
+        (("--sort", "--boundaries", "x"), "'x' is not a value of column id"),
+        (("--sort-order", "bucket(4,id)", "--boundaries", "1"), "begins with bucket[4] of id"),
+        (("--zorder", "id,region", "--boundaries", "1"), "boundaries do not go with zorder"),
+        (("--boundaries", "1"), "boundaries need a sort order"),
     ],
 )
 def test_a_bad_order_is_an_error_of_the_caller(run: Run, table: Table, flags: tuple[str, ...], words: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField
@@ -24,6 +25,7 @@ from tidyberg.model.options import PlanOptions, VerifyMode
 from tidyberg.model.report import Event, Notice
 from tidyberg.model.shuffle import MAX_CHUNK_BYTES, ShuffleJob, ShuffleResult
 from tidyberg.model.sort_key import SortField, SortKey
+from tidyberg.model.task import TaskInput
 from tidyberg.testing import Warehouse
 
 
@@ -81,6 +83,23 @@ def check_sort(engine: Engine, directory: Path, monkeypatch: pytest.MonkeyPatch)
     bucket = BucketTransform(num_buckets=7).transform(LongType())
     assert [n for part in parts for n in part] == sorted(range(24_000), key=lambda number: (bucket(number), -number))
     assert all(abs(len(part) - 8_000) < 400 for part in parts)
+    check_boundaries(engine, directory, files)
+
+
+def check_boundaries(engine: Engine, directory: Path, files: list[TaskInput]) -> None:
+    """Outputs end at boundaries, also where a segment has one row or none."""
+    key = SortKey((SortField(1, descending=True),))
+    ends = (-7, 5_000, 5_001, 20_000, 90_000)
+    task = make_task(files, NUMBERS, directory / "cut", outputs=5, mode="sort", sort_key=key)
+    size = sum(file.size for file in files)
+    task = replace(task, boundaries=tuple(to_bytes(LongType(), end) for end in ends), target_bytes=size // 5)
+    groups = SortedGroups([task], Schema(NestedField(1, "id", LongType())), PlanOptions())
+    (result,) = groups.run(engine, STORAGE, CancelToken())
+    parts = [pq.read_table(output.path)["id"].to_pylist() for output in result.outputs]
+    assert [n for part in parts for n in part] == list(range(23_999, -1, -1))
+    assert not [part for part in parts for end in ends if min(part) < end <= max(part)]
+    assert [5_000] in parts
+    assert len(parts) == 6, "15,000 rows of one segment become files of about the target size"
 
 
 def check_joined_deletes(engine: Engine, directory: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders.events_table import options
 from tests.builders.sorted_plans import shuffle_small_groups
-from tests.faults.lab import EVERYTHING, Lab, check
+from tests.faults.lab import EVERYTHING, PARTITIONS, Lab, check
 from tests.faults.layer import Layer, Wire, at, choose
 from tests.seed import SEED
 from tidyberg.execute.kernel.range_sort.merge import MergeRanges
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.unwatched  # broken writes leave broken files, which no
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("format_version", [2, 3])
+@pytest.mark.parametrize(("format_version", "boundaries"), [(2, None), (3, None), (3, "3")])
 def test_a_job_that_sorts_ends_committed_once_or_untouched_whichever_call_fails(
-    tmp_path: Path, format_version: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, format_version: int, boundaries: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shuffle_small_groups(monkeypatch)
     scratch = tmp_path / "scratch"
@@ -38,8 +38,9 @@ def test_a_job_that_sorts_ends_committed_once_or_untouched_whichever_call_fails(
         return reduce(task, chunks, attempt)
 
     monkeypatch.setattr(MergeRanges, "reduce", counted)
-    how = replace(options(), strategy=Strategy.SORT, sort="amount desc, id", max_overlap_depth=1)
-    lab = Lab(tmp_path / "lab", format_version, how)
+    how = replace(options(), strategy=Strategy.SORT, sort="amount desc, id", max_overlap_depth=1, boundaries=boundaries)
+    files = PARTITIONS if boundaries is None else 2 * PARTITIONS  # each partition is cut once
+    lab = Lab(tmp_path / "lab", format_version, how, live_files=files)
     recorded = lab.compact()
     assert recorded.result == "committed"
     assert merged

@@ -1,5 +1,6 @@
 """The rules of the format that a compaction must obey, each with a change of the code that breaks it."""
 
+from tests.mutants.boundaries import BOUNDARIES
 from tests.mutants.catalog_policies import CATALOG_POLICIES
 from tests.mutants.commits import OUTCOMES
 from tests.mutants.copies import COPIES
@@ -57,6 +58,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *MANIFEST_REWRITES,
     *ORPHAN_FILES,
     *ORDERS,
+    *BOUNDARIES,
     *OTHER_STATES,
     *EXPIRY_JOBS,
     *STORAGE_REPORTS,

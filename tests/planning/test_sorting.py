@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders.key_bounds import BY_ID, TARGET, Span, bounds_table, laid_out
+from tests.builders.key_bounds import BY_ID, TARGET, Span, bounds_table, laid_out, rewrite, skip, taken
 from tests.builders.scenes import HOUR, NOW, Delete, File, plan_for
 from tidyberg.errors import BadSortOrder
 from tidyberg.model.inventory import DATA_FILES, Inventory
 from tidyberg.model.options import PlanOptions
-from tidyberg.model.plan import SORT_KEY, Plan, Rewrite, Skip
+from tidyberg.model.plan import SORT_KEY, Plan
 from tidyberg.model.sizes import MB
 from tidyberg.model.sort_key import Curve, SortField, SortKey, sort_key_text
 from tidyberg.model.table import SnapshotInfo
-from tidyberg.planning.document import plan_from_json, plan_to_json
 
 AD_HOC = SortKey((SortField(1),))
 HISTORY = ((1, 48 * HOUR, "append"), (2, 24 * HOUR, "replace"))
@@ -30,22 +29,8 @@ def options(**changes: Any) -> PlanOptions:
     return PlanOptions(**given)
 
 
-def taken(plan: Plan) -> list[int]:
-    """Returns the numbers of the files that the plan rewrites."""
-    assert plan_from_json(plan_to_json(plan)) == plan
-    return sorted(int(file.path[1:7]) for group in plan.groups for file in group.files)
-
-
-def skip(plan: Plan) -> Skip:
-    (partition,) = plan.partitions
-    assert isinstance(partition.verdict, Skip), partition.verdict
-    return partition.verdict
-
-
 def reason(plan: Plan) -> str:
-    (partition,) = plan.partitions
-    assert isinstance(partition.verdict, Rewrite), partition.verdict
-    return partition.verdict.reason
+    return rewrite(plan).reason
 
 
 def test_all_files_of_an_unsorted_partition_become_one_sorted_group() -> None:

@@ -1,6 +1,7 @@
 """From the contract's options to a plan's, layer by layer."""
 
 from dataclasses import fields
+from datetime import date
 from typing import Any
 
 import pytest
@@ -192,6 +193,36 @@ def test_the_narrowest_layer_with_a_strategy_or_an_order_decides_about_both() ->
     assert resolve(off, {"sort": "a"}).strategy is Strategy.SORT
     assert resolve({}, {"sort": False}).strategy is Strategy.AUTO
     assert resolve({}, {"sort_columns": []}).strategy is Strategy.AUTO
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("2026-11-09, 2026-11-12", "2026-11-09, 2026-11-12"),
+        (["2026-11-09", date(2026, 11, 12)], "'2026-11-09', '2026-11-12'"),
+        (["it's, a", 7, 1.5, True], "'it''s, a', '7', '1.5', true"),
+        ([], None),
+    ],
+)
+def test_boundaries_may_be_a_text_or_a_list_of_values(given: Any, expected: str | None) -> None:
+    assert resolve({}, {"sort": "a", "boundaries": given}).boundaries == expected
+
+
+@pytest.mark.parametrize("given", [[None], [["a"]], {"a": 1}])
+def test_boundaries_of_other_kinds_are_refused(given: Any) -> None:
+    with pytest.raises(BadInput, match="boundaries"):
+        resolve({}, {"sort": "a", "boundaries": given})
+
+
+def test_boundaries_belong_to_the_order_that_is_known_where_they_are_given() -> None:
+    settings = {"tables": [{"name": "events", "options": {"sort": "a", "boundaries": "1"}}]}
+    assert resolve(settings).boundaries == "1"
+    assert resolve(settings, {"boundaries": "2"}).boundaries == "2"
+    assert resolve(settings, {"boundaries": "2"}).sort == "a"
+    assert resolve(settings, {"sort": "b"}).boundaries is None
+    assert resolve(settings, {"strategy": "full"}).boundaries is None
+    with pytest.raises(BadInput, match="boundaries need a sort order"):
+        resolve({}, {"boundaries": "2"})
 
 
 def test_orders_of_one_layer_exclude_each_other() -> None:

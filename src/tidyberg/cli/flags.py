@@ -79,6 +79,14 @@ class OptionFlags:
     hilbert: Annotated[
         str | None, _option("--hilbert", help="Cluster by columns on a Hilbert curve, e.g. a,b.", panel="Layout")
     ] = None
+    boundaries: Annotated[
+        str | None,
+        _option(
+            "--boundaries",
+            help="With an order: sort only files that straddle these values of its first column, and cut them there.",
+            panel="Layout",
+        ),
+    ] = None
     max_overlap_depth: Annotated[
         int | None,
         _option("--max-overlap-depth", help="Sort again what more files than this overlap; 4.", panel="Layout"),

@@ -11,7 +11,7 @@ from tidyberg.cli.formatting import ago, count, dollars, duration, partition_lab
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import THIS_PROCESS
 from tidyberg.model.left import LeftAlone, left_alone, outcome_without_commit
-from tidyberg.model.plan import Estimate, LayoutForecast, PartitionVerdict, Plan, Rewrite, Skip
+from tidyberg.model.plan import BoundaryForecast, Estimate, LayoutForecast, PartitionVerdict, Plan, Rewrite, Skip
 
 SHOWN_PARTITIONS = 12
 TIDY_HEALTH = 80  # below this, a table is not called tidy
@@ -111,6 +111,8 @@ def _totals(plan: Plan) -> Text:
         words += f" · average {size(total / files)}, target {size(plan.target_file_size)}"
     if plan.sort_order is not None:
         words += f"\norder by {plan.sort_order}"
+    if plan.boundaries is not None:
+        words += f"\ncut at {plan.asked_boundaries}"
     if plan.resolved_where:
         words += f"\nwhere {plan.resolved_where}"
     return Text(words)
@@ -178,7 +180,9 @@ def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
         _modes(plan),
         _gain(estimate),
     ]
-    if plan.layout is not None:
+    if plan.boundaries is not None:
+        lines.append(_boundaries(plan, plan.boundaries))
+    elif plan.layout is not None:
         lines.append(_layout(plan, plan.layout))
     if plan.full_rewrite is not None:
         lines.append(_full_rewrite(plan.full_rewrite))
@@ -214,14 +218,23 @@ def _full_rewrite(estimate: Estimate) -> str:
 def _layout(plan: Plan, layout: LayoutForecast) -> str:
     """Returns what a sort buys, and after how many queries it has paid for itself."""
     after, before = _files(layout.lookup_files_after), _files(layout.lookup_files_before).split()[0]
-    words = (
-        f"sort by {plan.sort_order}: a lookup reads {after} instead of {before}, "
-        f"costs {dollars(plan.estimate.dollars + plan.estimate.storage_dollars)}"
-    )
-    if layout.payback_queries is None:
+    words = f"sort by {plan.sort_order}: a lookup reads {after} instead of {before}"
+    return f"{words}, {_cost_and_payback(plan.estimate, layout.payback_queries)}"
+
+
+def _boundaries(plan: Plan, forecast: BoundaryForecast) -> str:
+    """Returns what queries between boundaries read of the partitions that are rewritten."""
+    query = "a query between two boundaries" if len(forecast.asked) > 1 else "a query for one side of the boundary"
+    before = f"{_files(forecast.files_before)} ({size(forecast.bytes_before)})"
+    words = f"{query} reads {_files(forecast.files_after)} ({size(forecast.bytes_after)}) instead of {before}"
+    return f"{words}, {_cost_and_payback(plan.estimate, forecast.payback_queries)}"
+
+
+def _cost_and_payback(estimate: Estimate, payback_queries: int | None) -> str:
+    words = f"costs {dollars(estimate.dollars + estimate.storage_dollars)}"
+    if payback_queries is None:
         return f"{words}, and does not pay back by what queries skip"
-    queries = "query" if layout.payback_queries == 1 else "queries"
-    return f"{words}, pays back after {count(layout.payback_queries)} {queries}"
+    return f"{words}, pays back after {count(payback_queries)} {'query' if payback_queries == 1 else 'queries'}"
 
 
 def _files(number: float) -> str:

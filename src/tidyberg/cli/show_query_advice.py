@@ -10,6 +10,7 @@ from rich.text import Text
 from tidyberg.cli.as_json import plain
 from tidyberg.cli.formatting import plural, size
 from tidyberg.model.table import TableRef
+from tidyberg.model.words import count_boundaries
 from tidyberg.model.workload import BoundaryChoice, FilterScore, LayoutChoice, LayoutScore, QueryAdvice
 from tidyberg.planning.column_names import quoted_name
 from tidyberg.planning.sort_orders import order_text
@@ -38,6 +39,8 @@ def query_advice_json(advice: QueryAdvice) -> dict[str, Any]:
     document["command"] = None if advice.best is None else layout_command(advice.table, advice.best)
     document["columns"] = dict(advice.columns)
     document["joined_on"] = dict(advice.joined_on)
+    if advice.boundary is not None:
+        document["boundary"]["command"] = boundary_command(advice.table, advice.boundary)
     return document
 
 
@@ -46,6 +49,11 @@ def layout_command(table: TableRef, layout: LayoutChoice) -> str:
     if layout.curve is None:
         return shlex.join(["tidyberg", "compact", str(table), "--sort-order", order_text(columns)])
     return shlex.join(["tidyberg", "compact", str(table), f"--{layout.curve.value}", ",".join(columns)])
+
+
+def boundary_command(table: TableRef, choice: BoundaryChoice) -> str:
+    words = ["--boundaries", ", ".join(choice.boundaries)]
+    return f"{layout_command(table, LayoutChoice((choice.column,)))} {shlex.join(words)}"
 
 
 def _queries(advice: QueryAdvice) -> str:
@@ -104,11 +112,13 @@ def _boundary(advice: QueryAdvice) -> Iterable[Text]:
     one = advice.boundary
     if one is not None:
         yield Text(f"  {boundary_words(one)}")
+        yield Text(f"    to write it: {boundary_command(advice.table, one)}")
 
 
 def boundary_words(one: BoundaryChoice) -> str:
+    which = f"{count_boundaries(len(one.boundaries))} of {one.column}"
     return (
-        f"cutting only the {plural(one.files, 'file')} that straddle {plural(one.bounds, 'bound')} of {one.column} "
+        f"cutting only the {plural(one.files, 'file')} that straddle {which} "
         f"({size(one.bytes)}): the queries read {_percent(one.share)} of the files; "
         f"a full sort by {one.column} ({size(one.full_bytes)}): {_percent(one.full_share)}"
     )

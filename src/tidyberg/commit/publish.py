@@ -90,6 +90,7 @@ class Publisher(CommitKind[BranchState, Staged, Committed]):
             chunk=self.chunk,
             plan_hash=self.plan.hash,
             full_target=self.plan.full_target,
+            boundaries=self.plan.asked_boundaries,
             snapshot_id=self.snapshot_id,
             sequence_number=self.plan.sequence_number,
             outputs={done.group.group_id: done.result.outputs for done in finished},

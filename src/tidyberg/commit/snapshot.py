@@ -44,7 +44,7 @@ from tidyberg.commit.receipt import receipt
 from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.errors import GroupsConflict
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.plan import FULL_TARGET, SORT_KEY, DeleteFile
+from tidyberg.model.plan import BOUNDARIES, FULL_TARGET, SORT_KEY, DeleteFile
 from tidyberg.model.sort_key import sort_key_text
 from tidyberg.model.task import WrittenFile
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
@@ -73,6 +73,7 @@ class Stager:
     chunk: int
     plan_hash: str
     full_target: int | None  # the plan's
+    boundaries: str | None  # those that the plan was asked for
     snapshot_id: int
     sequence_number: int  # the plan's, which the outputs have too [I3]
     outputs: Mapping[int, Sequence[WrittenFile]]
@@ -304,6 +305,7 @@ class Stager:
                 PLAN_HASH: self.plan_hash,
                 **({} if self.full_target is None else {FULL_TARGET: str(self.full_target)}),
                 **_sort_property(rewritten),
+                **({} if self.boundaries is None else {BOUNDARIES: self.boundaries}),
                 **receipt(outputs),
             },
         )

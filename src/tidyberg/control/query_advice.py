@@ -57,8 +57,8 @@ class QueryAdviser:
         columns = [name for name, _ in filter_columns(workload.filters)[:MOST_COLUMNS]]
         files = read_file_bounds(table.io, inventory, columns)
         sampler = SampleReader(table.io, inventory, columns, self.should_stop)
-        target = resolve_sizes(self.options, inventory.pinned.properties).target
-        unsampled = Recommender(self.ref, workload, files, sampler.read(()), target)
+        sizes = resolve_sizes(self.options, inventory.pinned.properties)
+        unsampled = Recommender(self.ref, workload, files, sampler.read(()), sizes.target, sizes.small)
         if not columns or not len(files):
             return unsampled.recommend()
         sample = sampler.read(choose_files(files, unsampled.file_reads()))

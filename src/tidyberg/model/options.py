@@ -114,6 +114,7 @@ class PlanOptions:
     sort: str | None = None  # "table", or an order such as "a desc, bucket(16, id)"; sets the strategy `sort`
     zorder: str | None = None  # columns, as "a, b"
     hilbert: str | None = None
+    boundaries: str | None = None  # values of the order's first column: only files that straddle one are sorted
     max_overlap_depth: int = 4  # more files than this that hold the same range of the sort key are sorted again
     hot_window_seconds: int = 600  # the window in which `hot_commits` make a partition hot
     hot_commits: int = 2  # time_series and auto leave the newest files of a hot partition alone
@@ -146,6 +147,16 @@ class PlanOptions:
         if len(asked) > 1:
             raise BadInput(
                 f"{' and '.join(asked)} exclude each other.", hint="Rows have one order: choose one of them."
+            )
+        if self.boundaries is not None and (curves := [name for name in asked if name != "sort"]):
+            raise BadInput(
+                f"boundaries do not go with {curves[0]}: rows along a curve are not in the order of one column.",
+                hint="Sort by the column of the boundaries instead.",
+            )
+        if self.boundaries is not None and not asked and self.strategy is not Strategy.SORT:
+            raise BadInput(
+                "boundaries need a sort order, whose first column they are values of.",
+                hint='Give one: sort = "table" for the order of the table, or "a, b".',
             )
         if asked and self.strategy not in (Strategy.AUTO, Strategy.SORT):
             raise BadInput(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from tidyberg.model.sort_key import SortKey
 from tidyberg.model.table import TableRef
 
-PLAN_FORMAT = 7
+PLAN_FORMAT = 8
 
 # In the summary of the snapshots of a finished full compaction: the target file size that it packed for.
 FULL_TARGET = "tidyberg.full-target-file-size"
@@ -16,6 +16,9 @@ FULL_TARGET = "tidyberg.full-target-file-size"
 # In the summary of the snapshots of a plan that sorts: the key, as `sort_key_text` writes it. The format has no place
 # for a curve, nor for an order that is not the table's.
 SORT_KEY = "tidyberg.sort-key"
+
+# In the summary of the snapshots of a plan with boundaries: those that were asked for. Some may have been left out.
+BOUNDARIES = "tidyberg.boundaries"
 
 # "copy" moves row groups as bytes under a new footer; "encode" decodes the rows and writes them again. "deletes" leaves
 # the rows where they are, and merges the deletes that apply to them. "sort" writes the rows in the order of a key, and
@@ -108,6 +111,8 @@ class FileGroup:
     mode_reason: str = ""  # a short reason for the mode
     tasks: int = 1  # how many tasks divide the group among them; each writes at least one of the outputs
     sort_key: SortKey | None = None  # the order of the rows in and among the outputs; None: any
+    # Outputs end at these values of the first field of the key. They are hexadecimal, in the form of single values.
+    boundaries: tuple[str, ...] = ()
 
     @property
     def keeps_data(self) -> bool:
@@ -140,6 +145,21 @@ class LayoutForecast:
     range_files_after: float
     scratch_bytes: int = 0  # written and read again while rows are on their way to their outputs
     payback_queries: int | None = None  # the lookups after which the rewrite has paid for itself; None: never
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryForecast:
+    """What a query for the rows between two neighbouring boundaries reads of the partitions that are rewritten.
+
+    Files are expected values. With one boundary, a query asks for all rows on one of its sides.
+    """
+
+    asked: tuple[str, ...]  # the boundaries, in ascending order, as SQL
+    files_before: float = 0.0
+    files_after: float = 0.0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    payback_queries: int | None = None  # the queries after which the rewrite has paid for itself; None: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +241,7 @@ class Plan:
     full_rewrite: Estimate | None = None
     sort_order: str | None = None  # the order that the plan looked at, as text
     layout: LayoutForecast | None = None  # of all partitions that are sorted
+    boundaries: BoundaryForecast | None = None  # None: the plan does not look at boundaries
     hash: str = ""
 
     @property
@@ -239,6 +260,11 @@ class Plan:
         If a limit cut a plan short, the next plan must look at its outputs again.
         """
         return self.target_file_size if self.options.get("strategy") == "full" and not self.left_out else None
+
+    @property
+    def asked_boundaries(self) -> str | None:
+        """The boundaries that were asked for, as text. The same ones give the same text."""
+        return None if self.boundaries is None else ", ".join(self.boundaries.asked)
 
     @property
     def sort_key(self) -> SortKey | None:

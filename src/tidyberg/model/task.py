@@ -91,6 +91,9 @@ class Task:
     # the order of the sort key. A worker that finds a false claim sorts, or encodes without a claim, and says so.
     mode: str = "encode"
     sort_key: SortKey | None = None  # set for "sort" and "merge"
+    # For "sort": outputs end at these values of the key's first field. They are single values, as the specification
+    # serializes them, in ascending order.
+    boundaries: tuple[bytes, ...] = ()
     vectors: bool = False  # for "deletes": write deletion vectors, as v3 requires; otherwise position delete files
     splices: bool = False  # whether encoding may move pages that need not be decoded
     min_row_group_bytes: int = 0  # row groups of a smaller average size are encoded, not copied

@@ -6,6 +6,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def count_boundaries(number: int) -> str:
+    """Return "1 boundary" or "2 boundaries"."""
+    return f"{number:,} {'boundary' if number == 1 else 'boundaries'}"
+
+
 def plural_was(number: int, noun: str) -> str:
     """Return "1 file was" or "2 files were"."""
     return f"{plural(number, noun)} {'was' if number == 1 else 'were'}"

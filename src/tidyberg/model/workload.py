@@ -140,7 +140,7 @@ class BoundaryChoice:
     """Rewrites only files that straddle the bounds of frequent ranges over one column, cut at these bounds."""
 
     column: str
-    bounds: int
+    boundaries: tuple[str, ...]  # as users write them, in the order of their values
     files: int
     bytes: int
     share: float  # of the files that a query reads afterwards

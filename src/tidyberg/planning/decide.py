@@ -13,6 +13,8 @@ from tidyberg._version import __version__
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import INLINE, Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import PLAN_FORMAT, Estimate, LayoutForecast, Plan, Skip
+from tidyberg.planning.boundary_sorting import BoundaryPlanner
+from tidyberg.planning.boundary_text import parse_boundaries
 from tidyberg.planning.candidates import Candidates, find_candidates
 from tidyberg.planning.cheaper_merges import with_cheaper_merges
 from tidyberg.planning.document import plan_hash
@@ -116,6 +118,7 @@ def make_plan(
     groups = numbered_groups(taken.drafts, inventory, candidates.files, used, pricing, first_group)
     estimate = _job_estimate(taken.drafts, inventory, options, candidates, pricing)
     layouts = {} if sorting is None else _layouts(sorting, taken.drafts, outcomes)
+    dollars = estimate.dollars + estimate.storage_dollars
     plan = Plan(
         format=PLAN_FORMAT,
         tool_version=__version__,
@@ -141,7 +144,8 @@ def make_plan(
         warnings=sort_order_warnings(taken.drafts, inventory, candidates),
         full_rewrite=_full_rewrite(taken.drafts, inventory, options, candidates, pricing, merging),
         sort_order=None if sorting is None else sorting.name,
-        layout=None if sorting is None else _total_layout(sorting, taken.drafts, layouts, estimate),
+        layout=None if sorting is None else _total_layout(sorting, taken.drafts, layouts, dollars),
+        boundaries=sorting.queries(taken.drafts, dollars) if isinstance(sorting, BoundaryPlanner) else None,
     )
     return replace(plan, hash=plan_hash(plan))
 
@@ -152,7 +156,12 @@ def _sorting(
     if not strategy.sorts and not (strategy.sorts_deep_overlaps and inventory.key_bounds is not None):
         return None
     key = sort_key_for(strategy.options, inventory.pinned)
-    return None if key is None else SortPlanner(inventory, candidates, strategy, builder, judge, key)
+    if key is None:
+        return None
+    if strategy.options.boundaries is None:
+        return SortPlanner(inventory, candidates, strategy, builder, judge, key)
+    boundaries = parse_boundaries(strategy.options.boundaries, key, inventory.pinned.schema)
+    return BoundaryPlanner(inventory, candidates, strategy, builder, judge, key, boundaries=boundaries)
 
 
 def _layouts(
@@ -175,10 +184,10 @@ def _layouts(
 
 
 def _total_layout(
-    sorting: SortPlanner, drafts: Sequence[GroupDraft], layouts: Mapping[int, LayoutForecast], estimate: Estimate
+    sorting: SortPlanner, drafts: Sequence[GroupDraft], layouts: Mapping[int, LayoutForecast], dollars: float
 ) -> LayoutForecast | None:
     partitions = sorted({draft.partition for draft in drafts if draft.sort_key is not None})
-    return sorting.total([layouts[partition] for partition in partitions], estimate.dollars + estimate.storage_dollars)
+    return sorting.total([layouts[partition] for partition in partitions], dollars)
 
 
 def _take(

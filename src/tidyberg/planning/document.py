@@ -14,6 +14,7 @@ from tidyberg.errors import BadInput, BadPlan
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
 from tidyberg.model.plan import (
     PLAN_FORMAT,
+    BoundaryForecast,
     Estimate,
     FileGroup,
     InputFile,
@@ -160,6 +161,7 @@ _WRITERS: Mapping[type, Callable[[Any], str]] = {
     **{
         kind: _canonical_record(kind)
         for kind in (
+            BoundaryForecast,
             FileGroup,
             Estimate,
             LayoutForecast,

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from tidyberg.model.inventory import Partition, PartitionStatistics
 from tidyberg.model.sort_key import SortKey
+from tidyberg.model.words import count_boundaries
 from tidyberg.planning.candidates import Candidates
 from tidyberg.planning.file_sizes import FileSizes
 from tidyberg.planning.modes import ModeChoice, ModeRule
@@ -18,6 +19,14 @@ from tidyberg.planning.strategies.base import RewriteStrategy
 from tidyberg.planning.task_split import tasks_per_group
 
 Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentContents:
+    """The segments that outputs are divided into: the boundaries between them, and the bytes of input in each."""
+
+    boundaries: tuple[str, ...]
+    bytes: tuple[float, ...]  # more by one; 0: no row is in the segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,7 @@ class GroupDraft:
     mode: ModeChoice
     moves: bool = False  # to the current partition spec of the table
     sort_key: SortKey | None = None  # the rows are sorted by it
+    boundaries: tuple[str, ...] = ()  # as in a `FileGroup`
 
     @property
     def keeps_data(self) -> bool:
@@ -95,7 +105,9 @@ class DraftBuilder:
         )
         return GroupDraft(partition, members, deletes, outputs, gains, score, work, mode, moves)
 
-    def build_sorted(self, partition: int, members: Ints, score: float, key: SortKey) -> GroupDraft:
+    def build_sorted(
+        self, partition: int, members: Ints, score: float, key: SortKey, segments: SegmentContents | None = None
+    ) -> GroupDraft:
         """Builds the one group of a partition whose rows are sorted together. The caller knows what it gains."""
         candidates = self.candidates
         deletes = candidates.deletes.of_group(members)
@@ -103,6 +115,10 @@ class DraftBuilder:
         expected = round(candidates.expected_sizes[members].sum()) if len(deletes) else sum(sizes)
         outputs = output_count(expected, self.sizes)
         reason = "rows are clustered" if key.curve is not None else "rows are sorted"
+        if segments is not None:
+            kept = expected / max(1, sum(sizes))
+            outputs = sum(output_count(max(1, round(kept * part)), self.sizes) for part in segments.bytes if part)
+            reason = f"rows are sorted and cut at {count_boundaries(len(segments.boundaries))}"
         work = self.pricing.work_of_group(
             sizes,
             outputs,
@@ -112,7 +128,8 @@ class DraftBuilder:
             tasks=tasks_per_group("sort", moves=False, outputs=outputs, row_groups=outputs),
         )
         mode = ModeChoice("sort", reason)
-        return GroupDraft(partition, members, deletes, outputs, True, score, work, mode, sort_key=key)
+        boundaries = () if segments is None else segments.boundaries
+        return GroupDraft(partition, members, deletes, outputs, True, score, work, mode, False, key, boundaries)
 
     def smallest_files(self, draft: GroupDraft, files: int) -> GroupDraft:
         """Returns the draft cut down to its smallest files, which save the most for the bytes that are read.

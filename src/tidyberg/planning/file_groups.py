@@ -59,6 +59,7 @@ def numbered_groups(
                 mode_reason=draft.mode.reason,
                 tasks=draft.work.tasks,
                 sort_key=draft.sort_key,
+                boundaries=draft.boundaries,
             )
         )
         start = end

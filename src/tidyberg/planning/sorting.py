@@ -150,8 +150,8 @@ class SortPlanner:
             return None
         return Skip(
             "no-gain",
-            f"no gain: a lookup by {self._columns} reads {_number(forecast.lookup_files_before)} now, "
-            f"and {_number(forecast.lookup_files_after)} after a sort",
+            f"no gain: a lookup by {self._columns} reads {files_words(forecast.lookup_files_before)} now, "
+            f"and {files_words(forecast.lookup_files_after)} after a sort",
         )
 
     def _splits(self, draft: GroupDraft) -> bool:
@@ -198,7 +198,7 @@ class SortPlanner:
         return f"{', '.join(parts)}; {self._gain(forecast)}"
 
     def _gain(self, forecast: LayoutForecast) -> str:
-        before, after = (_number(each) for each in (forecast.lookup_files_before, forecast.lookup_files_after))
+        before, after = (files_words(each) for each in (forecast.lookup_files_before, forecast.lookup_files_after))
         what = f"a lookup by {self._columns} reads {after} instead of {before.split()[0]}"
         return what if before != after else f"a lookup by {self._columns} reads {after} as before"
 
@@ -210,6 +210,6 @@ class SortPlanner:
         return " or ".join(names)
 
 
-def _number(files: float) -> str:
+def files_words(files: float) -> str:
     text = f"{files:,.0f}" if files >= 10 or abs(files - round(files)) < 0.05 else f"{files:.1f}"
     return f"{text} file" if text == "1" else f"{text} files"

@@ -45,11 +45,20 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
 
 
 def _one_order(*layers: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the layers, of which the last that names a strategy or an order decides about both."""
+    """Returns the layers, of which the last that names a strategy or an order decides about both.
+
+    Boundaries belong to the order that is known where they are given, so those of the layers before it are left out.
+    """
     decides = ("strategy", *ORDERS)
     last = max((number for number, layer in enumerate(layers) if any(map(layer.__contains__, decides))), default=0)
     return [
-        layer if number == last else {key: value for key, value in layer.items() if key not in decides}
+        layer
+        if number == last
+        else {
+            key: value
+            for key, value in layer.items()
+            if key not in decides and not (key == "boundaries" and number < last)
+        }
         for number, layer in enumerate(layers)
     ]
 

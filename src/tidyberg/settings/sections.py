@@ -1,6 +1,7 @@
 """The sections of tidyberg.yaml. Each one is a frozen model."""
 
 from collections.abc import Mapping
+from datetime import date
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -88,6 +89,41 @@ ColumnList = Annotated[
 ]
 
 
+def _boundary_text(value: Any) -> Any:
+    """Accepts a list of values. Each is quoted, because a text may contain commas."""
+    if not isinstance(value, list | tuple):
+        return value
+    return ", ".join(_quoted(item) for item in value) or None
+
+
+def _quoted(item: Any) -> str:
+    if isinstance(item, bool):
+        return str(item).lower()
+    if isinstance(item, date):  # YAML reads dates and timestamps as such
+        return f"'{item.isoformat()}'"
+    if not isinstance(item, str | int | float):
+        raise ValueError(f"{item!r} is not a value that a column can have")
+    return "'" + str(item).replace("'", "''") + "'"
+
+
+BoundaryText = Annotated[
+    str | None,
+    BeforeValidator(_boundary_text),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {
+                    "type": "array",
+                    "items": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]},
+                },
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+
+
 def _publish_aliases(schema: dict[str, Any]) -> None:
     """Add the other spellings to the published schema, because they are part of the format."""
     properties = schema["properties"]
@@ -122,6 +158,11 @@ class Options(Section):
     )
     zorder: ColumnList = Field(None, description="Cluster rows by these columns on a z-order curve.")
     hilbert: ColumnList = Field(None, description="Cluster rows by these columns on a Hilbert curve.")
+    boundaries: BoundaryText = Field(
+        None,
+        description='Values of the first column of the sort order, such as "2026-11-09, 2026-11-12" or a list: rewrite '
+        "only files that straddle one of them, and end the new files there.",
+    )
     max_overlap_depth: int | None = Field(
         None, ge=1, description="Files are sorted again where more than this many overlap. Default: 4."
     )

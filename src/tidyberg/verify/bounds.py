@@ -27,7 +27,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-_FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000  # no characters in between
+FIRST_SURROGATE, AFTER_SURROGATES = 0xD800, 0xE000  # no characters in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +90,4 @@ def is_cut_above(cut: Any, exact: Any) -> bool:
     if isinstance(cut, bytes):
         return bool(exact[last] + 1 == cut[last])
     raised = ord(exact[last]) + 1
-    return ord(cut[last]) == (_AFTER_SURROGATES if raised == _FIRST_SURROGATE else raised)
+    return ord(cut[last]) == (AFTER_SURROGATES if raised == FIRST_SURROGATE else raised)

@@ -1,11 +1,13 @@
 """Only files that straddle the bounds of frequent ranges are cut, and the others stay as they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
 from tests.builders.workloads import TableOfRows, between, equal
 from tidyberg.model.workload import Comparison, Condition, Operator, ScanFilter
-from tidyberg.planning.workload.boundaries import MOST_BOUNDS, Boundaries
+from tidyberg.planning.boundary_text import MOST_BOUNDARIES
 from tidyberg.planning.workload.pruning import with_ranks
 
 
@@ -23,7 +25,7 @@ def test_files_around_the_bounds_are_cut_and_others_stay() -> None:
     choice = advice.boundary
     assert choice is not None
     assert choice.column == "ts"
-    assert choice.bounds == 4
+    assert choice.boundaries == ("20000", "40000", "60000")
     assert 0 < choice.files < 25
     assert choice.bytes == choice.files * 10 * 1024 * 1024 < choice.full_bytes
     assert choice.share < 0.9 * advice.share
@@ -67,7 +69,7 @@ def test_there_is_no_choice_without_known_bounds_or_without_a_gain() -> None:
 
 
 def test_a_bound_between_two_values_cuts_no_file_that_ends_there() -> None:
-    """`<= 9` is cut after 9 and `< 10` before 10: a file that ends with 9 straddles neither."""
+    """`<= 39` is cut after 39 and `< 40` before 40: a file that ends with 39 straddles neither."""
     tens = TableOfRows.of({"ts": pa.array(np.arange(100))}, 10)
     mixed = TableOfRows(
         pa.concat_tables([tens.rows, pa.table({"ts": np.arange(100)})]),
@@ -75,15 +77,15 @@ def test_a_bound_between_two_values_cuts_no_file_that_ends_there() -> None:
         [0] * 11,
     )
     for condition in (
-        Comparison("ts", Operator.LE, (9,)),
-        Comparison("ts", Operator.LT, (10,)),
-        Comparison("ts", Operator.GT, (89,)),
-        Comparison("ts", Operator.GE, (90,)),
+        Comparison("ts", Operator.LE, (39,)),
+        Comparison("ts", Operator.LT, (40,)),
+        Comparison("ts", Operator.GT, (59,)),
+        Comparison("ts", Operator.GE, (60,)),
     ):
         recommender = mixed.recommender([condition])
         columns = recommender._columns
         known = [with_ranks(condition, columns)]
-        cut = Boundaries("ts", recommender.files, columns, recommender.sample.files, known, [1.0]).choose()
+        cut = recommender.boundaries("ts", known, [1.0]).choose()
         assert cut is not None
         assert cut.files.tolist() == [10]
         assert cut.weights.tolist() == [1.0] * 12, "ten files stay, and one becomes two"
@@ -97,6 +99,29 @@ def test_the_heaviest_bounds_are_taken() -> None:
     columns, filters = recommender._columns, recommender.filters
     known = [with_ranks(one.condition, columns) for one in filters]
     weights = [one.weight for one in filters]
-    bounds = Boundaries("ts", recommender.files, columns, recommender.sample.files, known, weights)._bounds()
-    assert len(bounds) == MOST_BOUNDS
-    assert 2 * columns["ts"].ranks[50_000] in bounds
+    bounds = recommender.boundaries("ts", known, weights)._bounds()
+    assert len(bounds) == MOST_BOUNDARIES
+    assert (2 * columns["ts"].ranks[50_000], "50000") in bounds
+
+
+def test_a_bound_that_would_leave_a_small_file_is_no_boundary() -> None:
+    """The rows from 98 on are a fifth of a file of 10 MB: less than a quarter, unless small files are smaller."""
+    tens = TableOfRows.of({"ts": pa.array(np.arange(100))}, 10)
+    recommender = tens.recommender([Comparison("ts", Operator.LT, (98,))])
+    known = [with_ranks(one.condition, recommender._columns) for one in recommender.filters]
+    assert recommender.boundaries("ts", known, [1.0]).choose() is None
+    cut = replace(recommender, small_bytes=1024 * 1024).boundaries("ts", known, [1.0]).choose()
+    assert cut is not None
+    assert (cut.files.tolist(), cut.boundaries) == ([9], ("98",))
+
+
+def test_files_between_which_others_lie_are_cut_apart() -> None:
+    """Boxes of what is cut do not reach over files that stay."""
+    tens = TableOfRows.of({"ts": pa.array(np.arange(1_000))}, 10)
+    recommender = tens.recommender([Comparison("ts", Operator.LT, (150,)), Comparison("ts", Operator.LT, (850,))])
+    known = [with_ranks(one.condition, recommender._columns) for one in recommender.filters]
+    cut = recommender.boundaries("ts", known, [1.0, 1.0]).choose()
+    assert cut is not None
+    assert (cut.files.tolist(), cut.boundaries, len(cut.weights)) == ([1, 8], ("150", "850"), 12)
+    wide = cut.boxes["ts"].highs - cut.boxes["ts"].lows
+    assert wide.max() < 100

@@ -49,6 +49,17 @@ class LayoutAnswer(BaseModel):
     payback_queries: int | None = Field(description="Lookups until the sort has paid for itself; null: never.")
 
 
+class BoundariesAnswer(BaseModel):
+    """What a query between two neighbouring boundaries reads of the partitions that are rewritten."""
+
+    asked: list[str] = Field(description="The boundaries, in ascending order, as SQL.", examples=[["'2026-11-09'"]])
+    files_before: float
+    files_after: float
+    bytes_before: int
+    bytes_after: int
+    payback_queries: int | None = Field(description="Queries until the cut has paid for itself; null: never.")
+
+
 class PartitionAnswer(BaseModel):
     partition: str = Field(description="Empty for a table without partitions.")
     spec_id: int
@@ -101,6 +112,7 @@ class PlanAnswer(BaseModel):
     )
     sort_order: str | None = Field(description="The order or curve that the plan looked at; null: none.")
     layout: LayoutAnswer | None = Field(description="Of all partitions that are sorted; null: none is.")
+    boundaries: BoundariesAnswer | None = Field(description="null if no boundaries were given.")
     left_out: list[str] = Field(description="What a budget or limit excluded from this plan.")
     warnings: list[str] = Field(description="What the rewrite does not preserve, such as the order of rows.")
     left: list[LeftAnswer] = Field(description="Files that the plan leaves unchanged, why, and until when.")
@@ -163,6 +175,7 @@ def plan_answer(plan: Plan, partitions: int) -> PlanAnswer:
         full_rewrite=_estimate(plan.full_rewrite) if plan.full_rewrite is not None else None,
         sort_order=plan.sort_order,
         layout=_layout(plan.layout),
+        boundaries=None if plan.boundaries is None else BoundariesAnswer.model_validate(asdict(plan.boundaries)),
         left_out=list(plan.left_out),
         warnings=list(plan.warnings),
         left=[left_answer(each) for each in left_alone(plan)],

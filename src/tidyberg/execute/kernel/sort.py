@@ -1,21 +1,25 @@
 """Sorts all rows of a task, and claims the order of the table for the outputs if the rows are in it.
 
 Rows are sorted in memory. If they are too many, sorted runs of them wait on the worker's disk and are merged later.
+If the task has boundaries, the rows of each segment between them get outputs of their own.
 """
 
 from collections.abc import Iterator
 from contextlib import closing
 
+import numpy as np
 import pyarrow as pa
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.encode import Encode, FirstFiles, TaskWriter
 from tidyberg.execute.kernel.order.merging import merged_runs
+from tidyberg.execute.kernel.order.segments import Segments
 from tidyberg.execute.kernel.order.sorting import sorted_positions
 from tidyberg.execute.kernel.ordered_rows import OrderedRowWriter
 from tidyberg.execute.kernel.read.open_files import MB, OpenFile
 from tidyberg.execute.kernel.write.output import FinishedOutput
+from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.execute.kernel.write.spill import SpillFile
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskResult
@@ -43,6 +47,9 @@ class SortingWriter(OrderedRowWriter):
         self._rows_seen = self._bytes_seen = 0
         self._spill: SpillFile | None = None
         self._runs: list[list[int]] = []  # the numbers of the batches of each run on disk
+        self._segments = Segments(self._key, self._task.boundaries)
+        self._rows_of_segments = np.zeros(self._segments.count, np.int64)
+        self._segment = -1  # that of the rows that were written last
 
     def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[FinishedOutput]:
         announced_rows = announced_bytes = 0
@@ -64,12 +71,27 @@ class SortingWriter(OrderedRowWriter):
         self._close()
         return outputs
 
+    def write_rows(self, batch: pa.RecordBatch) -> None:
+        if not self._task.boundaries:
+            super().write_rows(batch)
+            return
+        segments = self._segments.of(batch)
+        starts = np.flatnonzero(np.diff(segments, prepend=-1)).tolist()
+        for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            if segments[start] != self._segment:
+                self._segment = int(segments[start])
+                assert isinstance(self._writer, RollingWriter), "rows with boundaries stay in their partition"
+                self._writer.start_part(int(self._rows_of_segments[self._segment]))
+            super().write_rows(batch.slice(start, end - start))
+
     def abandon(self) -> bool:
         self._close()
         return super().abandon()
 
     def _collect(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
+        if self._task.boundaries:
+            self._rows_of_segments += np.bincount(self._segments.of(batch), minlength=self._segments.count)
         self._bytes += batch.nbytes
         self._rows_seen += batch.num_rows
         self._bytes_seen += batch.nbytes

@@ -98,6 +98,7 @@ def build_tasks(
             parts=1 if group.sort_key is not None else group.tasks,
             sort_key=pinned.sort_orders[pinned.sort_order_id] if group.mode == "merge" else group.sort_key,
             # A request to encode, or for other page settings, forbids splicing.
+            boundaries=tuple(map(bytes.fromhex, group.boundaries)),
             splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
             min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,
             equality_schemas={

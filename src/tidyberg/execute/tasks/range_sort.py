@@ -1,14 +1,17 @@
 """Divides the sort of a large group: tasks that sample its key, then a shuffle of ranges of the key.
 
-A range is so small that a worker sorts it in memory. A reduce task has the consecutive ranges of its outputs.
+A range is so small that a worker sorts it in memory. A reduce task has the consecutive ranges of its outputs. If the
+group has boundaries, no range and no reduce task has rows on both sides of one.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
-from tidyberg.execute.kernel.order.ranges import range_bounds
+from tidyberg.execute.kernel.order.ranges import RangeBounds, range_bounds
+from tidyberg.execute.kernel.order.segments import SegmentedRanges, Segments, segmented_ranges
 from tidyberg.execute.kernel.range_sort.cut import Cut
 from tidyberg.execute.kernel.range_sort.merge import MergeRanges
 from tidyberg.execute.tasks.division import shares
@@ -81,26 +84,64 @@ def shuffle_job(
 ) -> ShuffleJob:
     """Return the shuffle that sorts a group. `cuts` are its map tasks, `cores` those of each reduce task."""
     assert task.sort_key is not None
-    parts = reduce_tasks(task)
-    records = sum(file.records for file in task.inputs)
     range_bytes = max(_SMALLEST_RANGE_BYTES, min(RANGE_BYTES, memory_bytes // 2))
-    each = max(1, min(-(-bytes_in_memory(task, samples) // (parts * range_bytes)), _MOST_RANGES // parts))
+    ranges = bytes_in_memory(task, samples) / range_bytes
     sample = pa.concat_tables([pa.ipc.open_stream(sample.rows).read_all() for sample in samples])
-    bounds = range_bounds(sample, task.sort_key, parts * each)
+    division = _at_boundaries(task, sample, ranges) if task.boundaries else _equally(task, sample, ranges)
+    bounds, parts = division.bounds, len(division.shares)
     dictionaries = _agreed(samples)
     kept = dict.fromkeys(frozenset.intersection(*(sample.small_dictionaries for sample in samples)), True)
-    share = TaskInput("", sum(file.size for file in task.inputs) // parts, records // parts)
-    outputs = [task.outputs * (part + 1) // parts - task.outputs * part // parts for part in range(parts)]
-    lean = replace(task, inputs=(share,), deletes=(), equality_schemas={}, constants={}, cores=cores, parts=parts)
+    lean = replace(task, deletes=(), equality_schemas={}, constants={}, cores=cores, parts=parts)
     return ShuffleJob(
         task.job_id,
         task.group_id,
-        tuple(Cut(number, cut, bounds, parts, each, kept) for number, cut in enumerate(cuts)),
+        tuple(Cut(number, cut, bounds, parts, division.each, kept) for number, cut in enumerate(cuts)),
         tuple(
-            MergeRanges(replace(lean, part=part, outputs=outputs[part]), bounds, dictionaries, kept)
-            for part in range(parts)
+            MergeRanges(replace(lean, part=part, inputs=(share,), outputs=outputs), bounds, dictionaries, kept)
+            for part, (share, outputs) in enumerate(zip(division.shares, division.outputs, strict=True))
         ),
     )
+
+
+@dataclass(frozen=True)
+class _Division:
+    """How rows are divided among reduce tasks, each of which has `each` ranges."""
+
+    bounds: RangeBounds | SegmentedRanges
+    each: int
+    shares: tuple[TaskInput, ...]  # the rows and bytes of each reduce task, as an input that stands for them
+    outputs: tuple[int, ...]
+
+
+def _equally(task: Task, sample: pa.Table, ranges: float) -> _Division:
+    assert task.sort_key is not None
+    parts = reduce_tasks(task)
+    each = max(1, min(-(-ranges // parts), _MOST_RANGES // parts))
+    outputs = [task.outputs * (part + 1) // parts - task.outputs * part // parts for part in range(parts)]
+    bounds = range_bounds(sample, task.sort_key, parts * int(each))
+    return _Division(bounds, int(each), (_share(task, 1 / parts),) * parts, tuple(outputs))
+
+
+def _at_boundaries(task: Task, sample: pa.Table, ranges: float) -> _Division:
+    """Gives each segment reduce tasks of its own, one for each file of about the target size."""
+    assert task.sort_key is not None
+    segments = Segments(task.sort_key, task.boundaries)
+    rows = np.bincount(segments.of(sample), minlength=segments.count)
+    shares = (rows / max(1, int(rows.sum()))).tolist()
+    size = sum(file.size for file in task.inputs)
+    wanted = [max(1, round(share * size / task.target_bytes), -(-share * size // task.max_bytes)) for share in shares]
+    fewest = max(1, _MOST_PARTS - segments.count)
+    parts = [max(1, int(count * min(1.0, fewest / sum(wanted)))) for count in wanted]
+    largest = max(share / count for share, count in zip(shares, parts, strict=True))
+    each = max(1, min(-(-ranges * largest // 1), _MOST_RANGES // sum(parts)))
+    bounds = segmented_ranges(sample, segments, [count * int(each) for count in parts])
+    tasks = [_share(task, share / count) for share, count in zip(shares, parts, strict=True) for _ in range(count)]
+    return _Division(bounds, int(each), tuple(tasks), (1,) * len(tasks))
+
+
+def _share(task: Task, share: float) -> TaskInput:
+    size, records = (sum(getattr(file, name) for file in task.inputs) for name in ("size", "records"))
+    return TaskInput("", round(size * share), round(records * share))
 
 
 def _agreed(samples: Sequence[SampleResult]) -> dict[int, bool]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidyberg.model.file_bounds import FileBounds, Numbers
+from tidyberg.model.options import PlanOptions
 from tidyberg.model.sort_key import Curve
 from tidyberg.model.table import TableRef
 from tidyberg.model.workload import (
@@ -114,6 +115,7 @@ class Recommender:
     files: FileBounds
     sample: RowSample
     target_bytes: int
+    small_bytes: int = PlanOptions.small_file_threshold
 
     @cached_property
     def filters(self) -> list[ScanFilter]:
@@ -242,6 +244,18 @@ class Recommender:
             return "no query filters this table by a column whose ranges could skip files"
         return "the table has no file" if not len(self.files) else "no rows could be sampled"
 
+    def boundaries(self, column: str, conditions: Sequence[Condition], weights: Sequence[float]) -> Boundaries:
+        return Boundaries(
+            column,
+            self.sample.rows[column].type,
+            self.files,
+            self._columns,
+            self.sample.files,
+            conditions,
+            weights,
+            self.small_bytes,
+        )
+
     def _boundary(self, before: Reads, reads: Mapping[LayoutChoice, Reads]) -> BoundaryChoice | None:
         weights = [one.weight for one in self.filters]
         found = []
@@ -249,12 +263,12 @@ class Recommender:
             if len(layout.columns) > 1:
                 break  # the first candidates are single columns
             known = [instances[0] if len(instances) == 1 else Anything() for instances in self._instances]
-            cut = Boundaries(layout.columns[0], self.files, self._columns, self.sample.files, known, weights).choose()
+            cut = self.boundaries(layout.columns[0], known, weights).choose()
             if cut is not None:
                 share = self.share(self._reads(cut.boxes, cut.weights))
                 choice = BoundaryChoice(
                     layout.columns[0],
-                    cut.bounds,
+                    cut.boundaries,
                     len(cut.files),
                     int(self.files.sizes[cut.files].sum()),
                     share,

@@ -17,6 +17,7 @@ from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, Survivi
 from tidyberg.execute.kernel.encode import with_dictionary_strings
 from tidyberg.execute.kernel.memory import peak_rss_bytes
 from tidyberg.execute.kernel.order.ranges import RangeBounds, Ranges
+from tidyberg.execute.kernel.order.segments import SegmentedRanges
 from tidyberg.execute.kernel.range_sort.ipc_chunks import combined, gathered, plain_if_large, slices, to_chunks
 from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
 from tidyberg.model.shuffle import Chunk, ShuffleAttempt
@@ -53,7 +54,7 @@ class Cut:
 
     number: int
     task: Task  # with the inputs of this map task
-    bounds: RangeBounds
+    bounds: RangeBounds | SegmentedRanges
     partitions: int
     each: int
     kept: dict[int, bool]  # by field id: whether chunks hold dictionaries of the column

@@ -12,6 +12,7 @@ from tidyberg.execute.kernel.encode import facts_of_outputs, with_dictionary_str
 from tidyberg.execute.kernel.memory import peak_rss_bytes
 from tidyberg.execute.kernel.order.order_check import OrderCheck
 from tidyberg.execute.kernel.order.ranges import RangeBounds
+from tidyberg.execute.kernel.order.segments import SegmentedRanges
 from tidyberg.execute.kernel.range_sort.ipc_chunks import combined, from_chunk, gathered
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
@@ -24,7 +25,7 @@ class MergeRanges:
     """Writes the rows of one partition in order."""
 
     task: Task  # with the number of this part, and its share of the outputs
-    bounds: RangeBounds
+    bounds: RangeBounds | SegmentedRanges
     dictionaries: dict[int, bool]  # by field id: whether a dictionary pays in an output; others are undecided
     kept: dict[int, bool]  # by field id: whether chunks hold dictionaries of the column
 
