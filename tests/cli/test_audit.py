@@ -8,9 +8,11 @@ import pytest
 
 from tests.builders.console import Run
 from tidyberg.execute.kernel.copy import merge
+from tidyberg.execute.kernel.deletes.keys_in_parts import KeysInParts
 from tidyberg.parquet.fields import GroupField, changed
 from tidyberg.parquet.thrift import Struct
 from tidyberg.testing import Warehouse, local_path
+from tidyberg.testing.deletes import delete_equal
 
 
 def test_a_table_without_replace_snapshots_has_nothing_to_audit(run: Run) -> None:
@@ -25,6 +27,27 @@ def test_intact_compaction_is_reported_as_intact(run: Run) -> None:
     assert ran.status == 0, ran.err
     assert "1 replace snapshot: 1 intact" in ran.out
     assert "intact: the same 600 rows · 12 → 1 file · receipt matches" in ran.out
+
+
+def test_the_settings_limit_the_memory_of_deleted_keys(
+    run: Run, warehouse: Warehouse, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.catalog.load_table("analytics.events")
+    delete_equal(table, warehouse.live_files(table)[0].path, {"id": [1, 2]})
+    assert run("compact", "analytics.events", "--strategy", "full").status == 0
+    limits: list[int] = []
+    positions = KeysInParts.positions
+
+    def noted(self: KeysInParts, path: str) -> Any:
+        limits.append(self.memory_bytes)
+        return positions(self, path)
+
+    monkeypatch.setattr(KeysInParts, "positions", noted)
+    assert "intact" in run("audit", "analytics.events").out
+    assert limits == []
+    config.write_text(config.read_text() + "compaction: {join_delete_size: 1B}\n")
+    assert "intact" in run("audit", "analytics.events").out
+    assert set(limits) == {1}
 
 
 def test_damage_exits_with_6_and_names_the_rows(run: Run, warehouse: Warehouse) -> None:
