@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidyberg.errors import BadInput, ConfigurationError
+from tidyberg.errors import BadInput, BadSortOrder, ConfigurationError
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.sizes import GB, MB
 from tidyberg.model.table import TableRef
@@ -192,6 +192,21 @@ def test_the_narrowest_layer_with_a_strategy_or_an_order_decides_about_both() ->
     assert resolve(off, {"sort": "a"}).strategy is Strategy.SORT
     assert resolve({}, {"sort": False}).strategy is Strategy.AUTO
     assert resolve({}, {"sort_columns": []}).strategy is Strategy.AUTO
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sort": ""}, "The sort order is empty"),
+        ({"sort_columns": ["a", "bucket(0, b)"]}, "above 0"),
+        ({"zorder": "a"}, "at least 2 columns"),
+        ({"hilbert": ["a", "b desc"]}, "plain columns"),
+        ({"hilbert": "a,b,c,d,e,f,g,h,i"}, "helps no query"),
+    ],
+)
+def test_an_order_that_no_table_can_have_is_refused_before_a_table_is_loaded(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadSortOrder, match=words):
+        resolve({}, given)
 
 
 def test_orders_of_one_layer_exclude_each_other() -> None:
