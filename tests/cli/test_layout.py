@@ -168,3 +168,13 @@ def test_the_picture_is_xml_whatever_names_and_values_hold(run: Run, warehouse: 
     title = ElementTree.parse(picture).getroot().find("{http://www.w3.org/2000/svg}title")
     assert title is not None
     assert title.text == 'The files of analytics.<"& over x<b>&\ufffd[31m\ufffd]]>'
+
+
+def test_a_sort_that_is_refused_does_not_make_the_table_tidy(run: Run, warehouse: Warehouse) -> None:
+    table = warehouse.catalog.create_table("analytics.same", SCHEMA)
+    for _ in range(2):
+        table.append(pa.table({"id": [7, 7], "region": ["a", "b"]}))
+    out = run("plan", "analytics.same", "--sort", "id").out
+    assert "no gain: every row has the same id" in out
+    assert "nothing to do: a sort would gain nothing" in out
+    assert "it is tidy" not in out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidyberg.errors import BadInput, ConfigurationError
+from tidyberg.errors import BadInput, BadSortOrder, ConfigurationError
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.sizes import GB, MB
 from tidyberg.model.table import TableRef
@@ -223,6 +223,21 @@ def test_boundaries_belong_to_the_order_that_is_known_where_they_are_given() -> 
     assert resolve(settings, {"strategy": "full"}).boundaries is None
     with pytest.raises(BadInput, match="boundaries need a sort order"):
         resolve({}, {"boundaries": "2"})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sort": ""}, "The sort order is empty"),
+        ({"sort_columns": ["a", "bucket(0, b)"]}, "above 0"),
+        ({"zorder": "a"}, "at least 2 columns"),
+        ({"hilbert": ["a", "b desc"]}, "plain columns"),
+        ({"hilbert": "a,b,c,d,e,f,g,h,i"}, "helps no query"),
+    ],
+)
+def test_an_order_that_no_table_can_have_is_refused_before_a_table_is_loaded(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadSortOrder, match=words):
+        resolve({}, given)
 
 
 def test_orders_of_one_layer_exclude_each_other() -> None:

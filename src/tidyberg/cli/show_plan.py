@@ -11,6 +11,7 @@ from tidyberg.cli.formatting import ago, count, dollars, duration, partition_lab
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import THIS_PROCESS
 from tidyberg.model.left import LeftAlone, left_alone, outcome_without_commit
+from tidyberg.model.options import Strategy
 from tidyberg.model.plan import BoundaryForecast, Estimate, LayoutForecast, PartitionVerdict, Plan, Rewrite, Skip
 
 SHOWN_PARTITIONS = 12
@@ -69,6 +70,9 @@ def nothing_done(plan: Plan) -> Text:
         return Text(f"{plural(files, 'file')} cannot be rewritten", style="yellow")
     if any(isinstance(each.verdict, Skip) and each.verdict.code == "filtered" for each in plan.partitions):
         return Text("nothing to do: what the filter selects is tidy", style="green")
+    refused_sort = any(isinstance(each.verdict, Skip) and each.verdict.code == "no-gain" for each in plan.partitions)
+    if refused_sort and plan.options.get("strategy") == Strategy.SORT:
+        return Text("nothing to do: a sort would gain nothing; --force sorts anyway")
     if plan.health < TIDY_HEALTH:
         return Text(
             "nothing to do: rewriting data files would not improve this table; `tidyberg health` shows what would"

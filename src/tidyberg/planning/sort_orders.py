@@ -41,6 +41,31 @@ def asked_sort_key(options: PlanOptions, pinned: Pinned) -> SortKey | None:
     return table_order(pinned) if options.sort.strip().lower() == TABLE_ORDER else sort_key_of(options.sort, pinned)
 
 
+def check_order_text(options: PlanOptions) -> None:
+    """Raises BadSortOrder for a text that is wrong whatever the table is, so that nobody has to load it first."""
+    if options.sort is not None and options.sort.strip().lower() != TABLE_ORDER:
+        parse_sort_text(options.sort)
+    for text, curve in ((options.zorder, Curve.ZORDER), (options.hilbert, Curve.HILBERT)):
+        if text is not None:
+            _check_curve_columns(text, curve)
+
+
+def _check_curve_columns(text: str, curve: Curve) -> tuple[str, ...]:
+    flag = f"--{curve.value}"
+    columns = parse_column_list(text, flag)
+    if len(columns) < _FEWEST_COLUMNS:
+        raise BadSortOrder(
+            f"{flag} {text}: a curve needs at least {_FEWEST_COLUMNS} columns.",
+            hint=f"To order rows by one column, sort: --sort-order {quoted_name(columns[0])!r}.",
+        )
+    if len(columns) > _MOST_COLUMNS:
+        raise BadSortOrder(
+            f"{flag} {text}: a curve over {len(columns)} columns helps no query.",
+            hint=f"Choose the {_MOST_COLUMNS} or fewer columns that queries filter by most.",
+        )
+    return columns
+
+
 def sort_key_for(options: PlanOptions, pinned: Pinned) -> SortKey | None:
     """Returns the key that a plan looks at: the one asked for, or for `auto` the table's own if it can be followed."""
     asked = asked_sort_key(options, pinned)
@@ -80,20 +105,9 @@ def sort_key_of(text: str, pinned: Pinned) -> SortKey:
 
 
 def curve_of(text: str, curve: Curve, pinned: Pinned) -> SortKey:
-    flag = f"--{curve.value}"
-    columns = parse_column_list(text, flag)
+    columns = _check_curve_columns(text, curve)
     fields = tuple(_resolve(NamedSortField(column), pinned.schema) for column in columns)
     _refuse_duplicates([(field.source_id, "") for field in fields], fields, pinned.schema)
-    if len(fields) < _FEWEST_COLUMNS:
-        raise BadSortOrder(
-            f"{flag} {text}: a curve needs at least {_FEWEST_COLUMNS} columns.",
-            hint=f"To order rows by one column, sort: --sort-order {quoted_name(columns[0])!r}.",
-        )
-    if len(fields) > _MOST_COLUMNS:
-        raise BadSortOrder(
-            f"{flag} {text}: a curve over {len(fields)} columns helps no query.",
-            hint=f"Choose the {_MOST_COLUMNS} or fewer columns that queries filter by most.",
-        )
     return SortKey(fields, curve)
 
 

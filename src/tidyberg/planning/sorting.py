@@ -126,7 +126,7 @@ class SortPlanner:
         if (hazards[unordered] != Hazard.NONE).any():
             return Skip(Hazard(int(hazards[unordered].max())).code, f"cannot be sorted: {explain(hazards[unordered])}")
         depth, limit = int(self.max_depths[partition]), self.strategy.options.max_overlap_depth
-        found = "in order" if end - start == 1 else f"in order, and at most {depth} of {end - start:,} files overlap"
+        found = "in order" if end - start == 1 else f"in order, and at most {depth:,} of {end - start:,} files overlap"
         return Skip("tidy", f"already {found} (max_overlap_depth is {limit})")
 
     def _refusal(self, partition: int, draft: GroupDraft) -> Skip | None:
@@ -187,7 +187,7 @@ class SortPlanner:
         if unordered:
             parts.append(f"{unordered:,} of {plural(end - start, 'file')} not in order")
         if depth > limit:
-            parts.append(f"up to {depth} files overlap (max_overlap_depth is {limit})")
+            parts.append(f"up to {depth:,} files overlap (max_overlap_depth is {limit})")
         if not parts:
             parts.append(f"{plural(len(draft.members), 'file')} of the wrong size or with deletes")
         if end - start > len(draft.members):

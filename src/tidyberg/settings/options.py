@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from tidyberg.errors import BadInput, ConfigurationError
 from tidyberg.model.options import ORDERS, PlanOptions, Strategy
 from tidyberg.model.table import TableRef
+from tidyberg.planning.sort_orders import check_order_text
 from tidyberg.settings.problems import describe_problem
 from tidyberg.settings.sections import Options, Strategies, TableEntry
 from tidyberg.settings.settings import Settings
@@ -41,7 +42,9 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
             "snapshot_retention_hours has no effect without expire_snapshots.",
             hint="Also set expire_snapshots to true.",
         )
-    return PlanOptions(**{**layered, **limits, "strategy": strategy, "parquet": parquet})
+    options = PlanOptions(**{**layered, **limits, "strategy": strategy, "parquet": parquet})
+    check_order_text(options)
+    return options
 
 
 def _one_order(*layers: dict[str, Any]) -> list[dict[str, Any]]:
