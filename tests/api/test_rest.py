@@ -35,6 +35,17 @@ def test_a_plan_is_shown_and_applied_by_its_hash(client: httpx.Client) -> None:
     assert client.get(again.headers["location"]).json()["priority"] == 5
 
 
+def test_a_plan_with_boundaries_has_a_forecast(client: httpx.Client) -> None:
+    options = {"sort": "id", "boundaries": [50, "25"], "small_file_threshold": "1B"}
+    plan = client.post("/api/v1/plan", json={"table": "public.events", "options": options}).json()
+    assert plan["boundaries"]["asked"] == ["25", "50"]
+    assert plan["sort_order"] == "id"
+    wrong = client.post("/api/v1/plan", json={"table": "public.events", "options": {**options, "boundaries": ["x"]}})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "bad-sort-order")
+    alone = client.post("/api/v1/plan", json={"table": "public.events", "options": {"boundaries": "1"}})
+    assert (alone.status_code, alone.json()["code"]) == (422, "bad-input")
+
+
 def test_plan_shows_why_there_is_nothing_to_do(client: httpx.Client) -> None:
     plan = client.post("/api/v1/plan", json={"table": "public.sales"}, params={"partitions": 0}).json()
     assert plan["nothing_to_do"] is True

@@ -48,7 +48,7 @@ def test_only_files_that_straddle_are_taken() -> None:
     assert other.outputs == 2
     assert rewrite(plan).reason == (
         "2 of 10 files may straddle 2 boundaries of id; 8 files stay; "
-        "a query between two of them reads 4 files (192 MB) instead of 4 files (256 MB)"
+        "a query between two boundaries reads 4 files (192 MB) instead of 4 files (256 MB)"
     )
     forecast = plan.boundaries
     assert forecast is not None
@@ -70,7 +70,9 @@ def test_the_order_of_the_table_is_claimed() -> None:
 def test_with_one_boundary_both_of_its_sides_count() -> None:
     plan = plan_for(laid_out(LATE), options("300"))
     assert taken(plan) == [3]
-    assert rewrite(plan).reason.endswith("a query for one side reads 5.5 files (320 MB) instead of 5.5 files (352 MB)")
+    assert rewrite(plan).reason.endswith(
+        "a query for one side of the boundary reads 5.5 files (320 MB) instead of 5.5 files (352 MB)"
+    )
 
 
 def test_boundaries_beyond_the_values_that_are_rewritten_are_no_part_of_the_group() -> None:

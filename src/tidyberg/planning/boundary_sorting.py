@@ -173,7 +173,7 @@ class BoundaryPlanner(SortPlanner):
 
     @property
     def _query(self) -> str:
-        return "a query between two of them" if len(self._usable) > 1 else "a query for one side"
+        return "a query between two boundaries" if len(self._usable) > 1 else "a query for one side of the boundary"
 
     @cached_property
     def _done(self) -> Mask:
