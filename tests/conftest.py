@@ -1,6 +1,7 @@
 """Fixtures and checks that all tests share."""
 
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.seed import CI, SEED
 from tests.servers.redis_fixtures import redis_of_session, redis_server, redis_to_kill
 from tests.servers.s3_fixtures import bucket, s3_server
 from tests.sharing import ByServer, server_of
+from tests.traced import choose_traced, collects_for_all, is_traced, not_traced
 from tidyberg.testing import Warehouse
 
 __all__ = ["bucket", "java", "oracle", "redis_of_session", "redis_server", "redis_to_kill", "s3_server"]
@@ -105,22 +107,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(f"{item.nodeid} uses Java: list it in tests/sharing.py")
         if "s3_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(1500))  # a machine's first run builds the server
+    choose_traced(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    with nullcontext() if collects_for_all(session.config) else not_traced(session.config):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """What repeats itself is not traced: that takes twice as long and finds no line that other tests do not reach."""
-    coverage = getattr(item.config.pluginmanager.getplugin("_cov"), "cov_controller", None)
-    if coverage is None or not _repeats(item):
+    with nullcontext() if is_traced(item) else not_traced(item.config):
         return (yield)
-    coverage.pause()
-    try:
-        return (yield)
-    finally:
-        coverage.resume()
-
-
-def _repeats(item: pytest.Item) -> bool:
-    """Random examples, long runs, and jobs that are there for Java to look at."""
-    marked = item.get_closest_marker("slow") or item.get_closest_marker("oracle")
-    return bool(marked or getattr(getattr(item, "obj", None), "is_hypothesis_test", False))

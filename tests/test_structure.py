@@ -3,6 +3,7 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,13 @@ def is_in_a_test_module(name: str) -> bool:
     return first == "tests" and any(part.startswith("test_") for part in rest)
 
 
-IMPORTS = {
-    module_name(path): sorted(set(imported_modules(path.read_text(), module_name(path))))
-    for path in sorted(TESTS.rglob("*.py"))
-}
+@cache
+def imports_of_tests() -> dict[str, list[str]]:
+    """The modules that each module of the tests imports. Every process collects this file, and only one needs them."""
+    return {
+        module_name(path): sorted(set(imported_modules(path.read_text(), module_name(path))))
+        for path in sorted(TESTS.rglob("*.py"))
+    }
 
 
 def test_class_names_are_unique_in_the_whole_source() -> None:
@@ -104,7 +108,10 @@ def test_every_package_says_what_it_is_for() -> None:
 
 def test_no_module_imports_from_a_test_module() -> None:
     found = [
-        f"{importer}: {name}" for importer, names in IMPORTS.items() for name in names if is_in_a_test_module(name)
+        f"{importer}: {name}"
+        for importer, names in imports_of_tests().items()
+        for name in names
+        if is_in_a_test_module(name)
     ]
     assert found == [], "move what they share to tests/builders"
 
@@ -112,7 +119,7 @@ def test_no_module_imports_from_a_test_module() -> None:
 def test_every_builder_module_is_used_by_two_modules() -> None:
     builders = {module_name(path) for path in (TESTS / "builders").glob("*.py") if path.name != "__init__.py"}
     users: dict[str, set[str]] = defaultdict(set)
-    for importer, names in IMPORTS.items():
+    for importer, names in imports_of_tests().items():
         for builder in builders:
             if any(f"{name}.".startswith(f"{builder}.") for name in names):
                 users[builder].add(importer)

@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.servers.jars import FAST_START
 from tests.servers.server import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 REPOSITORY = Path(__file__).parents[2]  # workers import the tasks of tests from here
-FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, seconds: float = 90) -> None:

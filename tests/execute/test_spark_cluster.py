@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.execute.servers import FAST_START, REPOSITORY, bare_python, connect_server, standalone_cluster
+from tests.execute.servers import REPOSITORY, bare_python, connect_server, standalone_cluster
 from tests.execute.shuffle_checks import (
     check_a_failed_attempt_is_not_seen,
     check_every_chunk_arrives_once,
@@ -22,6 +22,7 @@ from tests.execute.spark_checks import (
     check_results_and_progress,
     check_storage_error,
 )
+from tests.servers.jars import FAST_START
 from tests.servers.server import free_port
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import CancelToken

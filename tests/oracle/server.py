@@ -27,6 +27,10 @@ class Server:
             .config("spark.jars.packages", PACKAGES)
             .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
             .config("spark.driver.memory", os.environ.get("ORACLE_MEMORY", "1g"))
+            # Tables here have a few rows, so the time that compilers take is never earned back.
+            .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.local.dir", scratch)

@@ -13,6 +13,8 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 
 DOWNLOAD_SECONDS = 600
+# For a JVM that lives for some tests: it never earns back the time that the second compiler takes.
+FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class JarsMissingError(Exception):

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.servers.jars import JarsMissingError, Module, classpath, java_executable
+from tests.servers.jars import FAST_START, JarsMissingError, Module, classpath, java_executable
 from tests.servers.server import ServerProcess, free_port
 
 START_SECONDS = 60.0
@@ -44,7 +44,8 @@ class RestServer(ServerProcess):
         self._log = directory / "server.log"
         try:
             jars = classpath("rest-catalog", self.modules)
-            command = [java_executable(), "-Xmx256m", "-cp", jars, "org.apache.iceberg.rest.RESTCatalogServer"]
+            flags = ["-Xmx256m", *FAST_START.split()]
+            command = [java_executable(), *flags, "-cp", jars, "org.apache.iceberg.rest.RESTCatalogServer"]
         except JarsMissingError as error:
             raise RestServerMissingError(str(error)) from error
         with self._log.open("wb") as log:
