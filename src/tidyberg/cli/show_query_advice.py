@@ -129,7 +129,8 @@ def _filters(filters: tuple[FilterScore, ...]) -> Iterable[Text]:
         yield Text("  files read, before → after:")
     for one in filters[:_MOST_FILTERS]:
         typical = " (typical values)" if one.is_typical else ""
-        yield Text(f"    {_files(one.before)} → {_files(one.after)}  {_weight(one.weight)}x  {one.text}{typical}")
+        reads = " → ".join((_read(one.before, one.bytes_before), _read(one.after, one.bytes_after)))
+        yield Text(f"    {reads}  {_weight(one.weight)}x  {one.text}{typical}")
     if len(filters) > _MOST_FILTERS:
         yield Text(f"    and {len(filters) - _MOST_FILTERS:,} more", style="dim")
 
@@ -163,6 +164,10 @@ def _scans(weight: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.1f} %"
+
+
+def _read(files: float, read_bytes: int) -> str:
+    return f"{_files(files)} ({size(read_bytes)})"
 
 
 def _files(count: float) -> str:

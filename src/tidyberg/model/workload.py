@@ -126,12 +126,14 @@ class LayoutScore:
 
 @dataclass(frozen=True, slots=True)
 class FilterScore:
-    """Files that one filter reads."""
+    """The files that one filter reads."""
 
     text: str
     weight: float
     before: float
     after: float  # with the recommended layout; the same as before if there is none
+    bytes_before: int  # of these files
+    bytes_after: int
     is_typical: bool  # its values are not known, so values of the sample stand for them
 
 

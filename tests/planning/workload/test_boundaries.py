@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.builders.workloads import TableOfRows, between, equal
+from tidyberg.model.sizes import MB
 from tidyberg.model.workload import Comparison, Condition, Operator, ScanFilter
 from tidyberg.planning.boundary_text import MOST_BOUNDARIES
 from tidyberg.planning.workload.pruning import with_ranks
@@ -102,6 +103,15 @@ def test_the_heaviest_bounds_are_taken() -> None:
     bounds = recommender.boundaries("ts", known, weights)._bounds()
     assert len(bounds) == MOST_BOUNDARIES
     assert (2 * columns["ts"].ranks[50_000], "50000") in bounds
+
+
+def test_a_cut_that_rewrites_all_files_must_beat_a_full_sort() -> None:
+    values = np.random.default_rng(3).integers(0, 10_000, 40_000)
+    table = TableOfRows.of({"a": pa.array(values)}, 40)
+    assert table.recommender([between("a", 1_000, 8_999)]).recommend().boundary is None, "32 files instead of 33"
+    narrow = table.recommender([between("a", 1_000, 1_499)]).recommend().boundary
+    assert narrow is not None, "2 files instead of 3"
+    assert (narrow.bytes, narrow.full_bytes) == (40 * 10 * MB, 40 * 10 * MB)
 
 
 def test_a_bound_that_would_leave_a_small_file_is_no_boundary() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.builders.tasks import field
 from tests.builders.workloads import TableOfRows, between, equal, sort_by
 from tidyberg.execute.kernel.order.sorting import sorted_positions
+from tidyberg.model.sizes import MB
 from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.model.workload import (
     AllOf,
@@ -131,11 +132,22 @@ def test_partitions_are_laid_out_one_by_one_and_unsampled_ones_stay() -> None:
     assert first_only.after(sort_by("a"))[0] == 21
 
 
+def test_bytes_are_those_of_the_files_that_a_filter_reads() -> None:
+    random = np.random.default_rng(6)
+    table = TableOfRows.of({"a": pa.array(random.integers(0, 1000, 20_000))}, 40, [0] * 20 + [1] * 20)
+    recommender = table.recommender([equal("a", 500)])
+    sizes = np.repeat([10.0, 90.0], 20)
+    assert recommender.before(sizes).tolist() == [2_000]
+    assert recommender.after(sort_by("a"), sizes).tolist() == [10 + 90], "a file of each partition"
+    (lookup,) = recommender.recommend().filters
+    assert (lookup.bytes_before, lookup.bytes_after) == (40 * 10 * MB, 2 * 10 * MB)
+
+
 def test_few_sampled_rows_never_promise_more_than_they_can_show() -> None:
     """Ranges of a file with few sampled rows would be too narrow, so fewer files are simulated."""
     table = uniform(40_000, 40)
     few = table.recommender([between("a", 5_000, 6_000)], every=200)
-    (simulation,) = few._simulations
+    (simulation,) = few._simulations.values()
     assert simulation.simulated_files == 200 // 32
     assert few.after(sort_by("a"))[0] >= 40 / 6
 
@@ -176,7 +188,7 @@ def test_conditions_on_other_columns_rule_nothing_out() -> None:
 def test_a_simulated_curve_orders_rows_as_a_rewrite_does(layout: LayoutChoice) -> None:
     random = np.random.default_rng(4)
     table = TableOfRows.of({name: pa.array(random.permutation(4096)) for name in "ab"}, 1)
-    (simulated,) = table.recommender([equal("a", 1), equal("b", 1)])._simulations
+    (simulated,) = table.recommender([equal("a", 1), equal("b", 1)])._simulations.values()
     schema = pa.schema([field("a", pa.int64(), 1), field("b", pa.int64(), 2)])
     rows = pa.table(table.rows.columns, schema=schema)
     written = sorted_positions(rows, SortKey((SortField(1), SortField(2)), layout.curve))
@@ -229,7 +241,7 @@ def relative_errors(table: TableOfRows, filters: Sequence[Condition], layout: La
     kept = [one.condition for one in recommender.filters]
     predicted = dict(zip(kept, recommender.after(layout).tolist(), strict=True))
     whole = table.recommender(filters)
-    (everything,) = whole._simulations
+    (everything,) = whole._simulations.values()
     written = table.written_as(Simulation(everything.columns, everything.files).order(layout))
     measured = {one: written.reads(one) for one in kept}
     return [abs(predicted[one] - measured[one]) / max(1, measured[one]) for one in kept]

@@ -142,13 +142,14 @@ class Recommender:
         typical = TypicalValues(self._columns)
         return [typical.filters(with_ranks(one.condition, self._columns)) for one in self.filters]
 
-    @cached_property
-    def _before(self) -> Reads:
+    def before(self, weights: Reads | None = None) -> Reads:
+        """What each filter reads today: files, or what `weights` has for each file."""
+        weights = np.ones(len(self.files)) if weights is None else weights
         boxes = {name: column.files for name, column in self._columns.items()}
-        return self._reads(boxes, np.ones(len(self.files)))
+        return self._reads(boxes, weights)
 
-    def _reads(self, boxes: Mapping[str, Boxes], weights: npt.NDArray[np.float64]) -> Reads:
-        """Files that each filter reads, where each box stands for as many files as its weight says."""
+    def _reads(self, boxes: Mapping[str, Boxes], weights: Reads) -> Reads:
+        """What each filter reads, where each box stands for as much as its weight says."""
         return np.array(
             [
                 float(np.mean([weights[may_match(one, boxes, len(weights))].sum() for one in instances]))
@@ -166,13 +167,16 @@ class Recommender:
         return found
 
     @cached_property
-    def _simulations(self) -> list[Simulation]:
+    def _simulations(self) -> dict[int, Simulation]:
+        """The simulation of each partition with sampled rows."""
         partitions = self.files.partitions[self.sample.files]
         counts = Counter(self.files.partitions.tolist())
-        return [
-            Simulation({name: column.sample[partitions == one] for name, column in self._columns.items()}, counts[one])
+        return {
+            one: Simulation(
+                {name: column.sample[partitions == one] for name, column in self._columns.items()}, counts[one]
+            )
             for one in np.unique(partitions).tolist()
-        ]
+        }
 
     @cached_property
     def _unsampled(self) -> Numbers:
@@ -180,14 +184,20 @@ class Recommender:
         sampled = np.unique(self.files.partitions[self.sample.files])
         return np.flatnonzero(~np.isin(self.files.partitions, sampled))
 
-    def after(self, layout: LayoutChoice) -> Reads:
-        """Files that each filter reads after the table is written in this layout."""
+    def after(self, layout: LayoutChoice, weights: Reads | None = None) -> Reads:
+        """What each filter reads after the table is written in this layout: files, or what `weights` has for each.
+
+        The simulated files of a partition share the weights of its files evenly.
+        """
+        weights = np.ones(len(self.files)) if weights is None else weights
         kept = {name: column.files.take(self._unsampled) for name, column in self._columns.items()}
-        weights = [np.ones(len(self._unsampled))]
-        weights += [np.full(one.simulated_files, one.files / one.simulated_files) for one in self._simulations]
+        of_partition = np.bincount(self.files.partitions, weights)
+        after = [weights[self._unsampled]]
+        for partition, one in self._simulations.items():
+            after.append(np.full(one.simulated_files, of_partition[partition] / one.simulated_files))
         # All partitions are checked at once: thousands of filters meet hundreds of them.
-        boxes = joined([kept, *(one.boxes(layout) for one in self._simulations)])
-        return self._reads(boxes, np.concatenate(weights))
+        boxes = joined([kept, *(one.boxes(layout) for one in self._simulations.values())])
+        return self._reads(boxes, np.concatenate(after))
 
     def share(self, reads: Reads) -> float:
         weights = np.array([one.weight for one in self.filters])
@@ -198,11 +208,12 @@ class Recommender:
         scans = sum(one.weight for one in self.workload.filters)
         filtered = sum(one.weight for one in self._all_filters)
         can_measure = bool(self.filters) and len(self.files) > 0 and self.sample.rows.num_rows > 0
-        before = self._before if can_measure else np.zeros(len(self.filters))
+        sizes, nothing = self.files.sizes.astype(np.float64), np.zeros(len(self.filters))
+        before, bytes_before = (self.before(), self.before(sizes)) if can_measure else (nothing, nothing)
         reads = {one: self.after(one) for one in candidates([name for name, _ in columns])} if can_measure else {}
         shares = {one: self.share(these) for one, these in reads.items()}
         best, why = self._choose(shares, self.share(before)) if can_measure else (None, self._no_measure())
-        after = before if best is None else reads[best]
+        after, bytes_after = (before, bytes_before) if best is None else (reads[best], self.after(best, sizes))
         return QueryAdvice(
             table=self.table,
             queries=self.workload.queries,
@@ -220,8 +231,16 @@ class Recommender:
             best=best,
             why=why,
             filters=tuple(
-                FilterScore(one.text, one.weight, float(was), float(becomes), not is_known(one.condition))
-                for one, was, becomes in zip(self.filters, before, after, strict=True)
+                FilterScore(
+                    one.text,
+                    one.weight,
+                    float(before[place]),
+                    float(after[place]),
+                    round(bytes_before[place]),
+                    round(bytes_after[place]),
+                    not is_known(one.condition),
+                )
+                for place, one in enumerate(self.filters)
             ),
             sample=self.sample.facts,
             files_by_size=_files_by_size(self.files, self.target_bytes),
@@ -277,8 +296,13 @@ class Recommender:
                     tuple(self.files.paths[at] for at in cut.files.tolist()),
                 )
                 found.append(choice)
-        worth = [one for one in found if one.share < _WORTH * self.share(before)]
+        worth = [one for one in found if one.share < _WORTH * self.share(before) and _beats_full_sort(one)]
         return min(worth, key=lambda one: (one.share, one.bytes), default=None)
+
+
+def _beats_full_sort(choice: BoundaryChoice) -> bool:
+    """Returns True if the cut rewrites clearly less than a sort of the whole table, or lets queries skip more."""
+    return choice.bytes < _WORTH * choice.full_bytes or choice.share * _SIMPLER < choice.full_share
 
 
 def _files_by_size(files: FileBounds, target_bytes: int) -> int:
