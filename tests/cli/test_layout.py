@@ -178,3 +178,9 @@ def test_a_sort_that_is_refused_does_not_make_the_table_tidy(run: Run, warehouse
     assert "no gain: every row has the same id" in out
     assert "nothing to do: a sort would gain nothing" in out
     assert "it is tidy" not in out
+
+
+def test_an_order_on_the_command_line_wins_over_settings_that_move_files(run: Run, table: Table, config: Path) -> None:
+    config.write_text(config.read_text() + "compaction: {rewrite_to_current_spec: true}\n")
+    assert run("layout", "analytics.random").status == 0
+    assert "order by id desc" in run("plan", "analytics.random", "--sort").out
