@@ -13,6 +13,7 @@ class FailureKind(StrEnum):
     DENIED = "denied"
     EXPIRED = "expired"  # temporary credentials have expired: another attempt needs new ones
     SCHEMA = "schema"  # values that do not fit the table's schema
+    UNFIT = "unfit"  # a row whose partition value is beyond the range of its type
     LIMIT = "limit"  # more files than a task may write
     TOO_LARGE = "too-large"  # something that must be in memory at once
     STOPPED = "stopped"

@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, TimestampType
 
 from tests.builders.console import Run
 from tidyberg.app import open_records
-from tidyberg.cli.show_query_advice import boundary_command, layout_command
+from tidyberg.cli.show_query_advice import boundary_command, boundary_words, layout_command
 from tidyberg.model.scan_reports import ScanReportTotals
 from tidyberg.model.sort_key import Curve
 from tidyberg.model.table import TableRef
@@ -188,3 +188,12 @@ def test_a_file_of_other_bytes_is_not_fatal(run: Run, tmp_path: Path) -> None:
     ran = run("advise", "analytics.events", "--queries", "queries.sql")
     assert ran.status == 0, ran.err
     assert "layout: none" in ran.out
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_one_file_straddles_and_several_straddle(files: int) -> None:
+    choice = BoundaryChoice("a", ("1",), files=files, bytes=10, share=0.5, full_bytes=20, full_share=0.4)
+    expected = (
+        "the 1 file that straddles 1 boundary of a" if files == 1 else "the 2 files that straddle 1 boundary of a"
+    )
+    assert expected in boundary_words(choice)

@@ -1,5 +1,6 @@
 """`layout`, and sorts in `plan` and `compact`, on a real catalog."""
 
+import io
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tests.builders.console import Run
+from tidyberg.cli.main import app, main
 from tidyberg.testing import Warehouse
 
 SCHEMA = Schema(
@@ -178,3 +180,25 @@ def test_a_sort_that_is_refused_does_not_make_the_table_tidy(run: Run, warehouse
     assert "no gain: every row has the same id" in out
     assert "nothing to do: a sort would gain nothing" in out
     assert "it is tidy" not in out
+
+
+def test_an_order_on_the_command_line_wins_over_settings_that_move_files(run: Run, table: Table, config: Path) -> None:
+    config.write_text(config.read_text() + "compaction: {rewrite_to_current_spec: true}\n")
+    assert run("layout", "analytics.random").status == 0
+    assert "order by id desc" in run("plan", "analytics.random", "--sort").out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp437"])
+def test_the_bars_are_drawn_in_ascii_where_the_encoding_has_no_blocks(
+    config: Path, table: Table, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    """The encoding cp437 has a few of the blocks."""
+    shown = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, encoding, write_through=True))
+    assert main(app, ["layout", "analytics.random"]) == 0
+    lines = shown.getvalue().decode(encoding).splitlines()
+    (now,) = (line for line in lines if line.startswith("  now "))
+    (after,) = (line for line in lines if line.startswith("after "))
+    assert (set(now.split()[1]), set(after.split()[1])) == ({"#"}, {"."})
+    assert sum("#" * 10 in line for line in lines) == 1 + FILES
+    assert not any("?" in line for line in lines)

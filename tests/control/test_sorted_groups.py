@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import replace
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortDirection, SortOrder
 from pyiceberg.table.sorting import SortField as TableSortField
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from tests.builders import sales_table
 from tests.builders.control import AT_ONCE, ONE_BY_ONE, chunks, leftovers, make_control
@@ -389,3 +390,33 @@ def die_while_sorting(directory: str, scratch: str, moment: str) -> None:
     patched.setattr(owner, name, counted)
     with Warehouse(directory) as warehouse:
         sort(warehouse, BY_COUNT, engine=InlineEngine(max_parallelism=1))
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_decimals_at_the_limit_of_their_type_are_sorted_by_their_truncated_values(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, shuffled: bool
+) -> None:
+    if not shuffled:
+        monkeypatch.undo()
+    least = -(10**38) + 1
+    table = warehouse.create_table("db.sales", Schema(NestedField(1, "amount", DecimalType(38, 0))))
+    for number in range(4):
+        amounts = [Decimal(least + (7 * row + number) % 400) for row in range(100)]
+        table.append(pa.table({"amount": pa.array([*amounts, None], pa.decimal128(38, 0))}))
+    before = warehouse.rows(table)
+    options = replace(AT_ONCE, sort="truncate(50, amount)", strategy=Strategy.SORT)
+    result = sort(warehouse, SortKey((SortField(1, transform="truncate[50]"),)), options=options)
+    assert result.outcome == "committed"
+    assert warehouse.rows(table) == before
+    found = pa.concat_tables(outputs_of(warehouse, table, "amount"))["amount"].to_pylist()
+    units = [-1 if amount is None else 1 + (int(amount) // 50 - least // 50) for amount in found]
+    assert units == sorted(units)
+    assert len(set(units)) == 10
+
+
+def test_a_key_that_has_no_order_is_an_error_of_the_table_when_the_sample_is_divided(warehouse: Warehouse) -> None:
+    """Samples are divided by kernels too, but not on a worker, whose failures the engine converts."""
+    sales(warehouse)
+    with pytest.raises(DamagedFile, match="partition transform hour cannot be applied to int64") as caught:
+        sort(warehouse, SortKey((SortField(1, transform="hour"),)))
+    assert "tidyberg-failure" not in str(caught.value)

@@ -1,7 +1,7 @@
 """Partition transforms over columns equal PyIceberg's, value by value."""
 
 import datetime as dt
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
@@ -29,8 +29,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tidyberg.errors import Unsupported
+from tidyberg.execute.engine import error_of
 from tidyberg.execute.kernel.columns.transforms import apply_transform
+from tidyberg.execute.kernel.order.keys import sort_levels
+from tidyberg.execute.kernel.order.word_sort import positions_by
 from tidyberg.failures import KernelFailure
+from tidyberg.model.sort_key import SortField
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 DAYS = st.integers(-719_162, 2_932_896)  # the years 1 to 9999
@@ -166,5 +171,27 @@ def test_an_empty_column_has_no_values() -> None:
 def test_a_decimal_whose_partition_would_not_fit_its_type_is_refused() -> None:
     lowest = pa.array([Decimal("-9999999.99")], pa.decimal128(9, 2))
     assert apply_transform("truncate[3]", lowest).to_pylist() == [Decimal("-9999999.99")]
-    with pytest.raises(KernelFailure, match=r"truncate\[50\] of -9999999.99 does not fit decimal128\(9, 2\)"):
+    with pytest.raises(KernelFailure, match=r"truncate\[50\] of -9999999.99 does not fit decimal128\(9, 2\)") as caught:
         apply_transform("truncate[50]", lowest)
+    error = error_of(caught.value)
+    assert isinstance(error, Unsupported)
+    assert error.hint is not None
+    assert "rewrite_to_current_spec" in error.hint
+
+
+@pytest.mark.parametrize("width", [7, 50, 2**31 - 1, 9 * 10**37, 10**40])
+def test_decimals_are_in_the_order_of_their_truncated_values_at_the_limit_of_their_type(width: int) -> None:
+    most = 10**38 - 1
+    unscaled = [-most, -most + 1, -most + 49, -most + 50, -most + 2**31, -(5 * 10**37), -1, 0, 1, most - 50, most]
+    values = [Decimal(number).scaleb(-2, Context(prec=40)) for number in unscaled]
+    shuffled = [*values[::2], None, *values[1::2]]
+    column = pa.array(shuffled, pa.decimal128(38, 2))
+    truncated = apply_transform(f"truncate[{width}]", column, must_fit=False)
+    positions = positions_by(sort_levels([truncated], [SortField(0)]), len(shuffled)).tolist()
+
+    def floor(row: int) -> int:
+        value = shuffled[row]
+        number = -(10**50) if value is None else int(value.scaleb(2, Context(prec=40)))
+        return number // width * width if value is not None else number
+
+    assert positions == sorted(range(len(shuffled)), key=floor)

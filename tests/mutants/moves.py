@@ -58,6 +58,13 @@ MOVES = (
         TRANSFORMS,
     ),
     Mutant(
+        "a partition value that is too low for its type is refused",
+        "execute/kernel/columns/transforms.py",
+        "if must_fit and floored",
+        "if not must_fit and floored",
+        TRANSFORMS,
+    ),
+    Mutant(
         "nanoseconds are in the buckets of their microseconds",
         "execute/kernel/columns/transforms.py",
         "numbers = numbers // 1000",

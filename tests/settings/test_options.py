@@ -225,6 +225,20 @@ def test_boundaries_belong_to_the_order_that_is_known_where_they_are_given() -> 
         resolve({}, {"boundaries": "2"})
 
 
+def test_an_order_of_a_narrower_layer_wins_over_a_move_to_the_current_spec() -> None:
+    settings = {"compaction": {"rewrite_to_current_spec": True}}
+    assert resolve(settings).rewrite_to_current_spec
+    assert resolve(settings, {"strategy": "full"}).rewrite_to_current_spec
+    for asked in ({"sort": "a"}, {"zorder": "a,b"}, {"hilbert": "a,b"}, {"strategy": "sort"}):
+        assert not resolve(settings, asked).rewrite_to_current_spec
+    entry = {"tables": [{"name": "events", "options": {"sort": "a"}}]}
+    assert not resolve({**settings, **entry}).rewrite_to_current_spec
+    with pytest.raises(BadInput, match="does not go with rewrite_to_current_spec"):
+        resolve(entry, {"rewrite_to_current_spec": True})
+    with pytest.raises(BadInput, match="does not go with rewrite_to_current_spec"):
+        resolve({}, {"sort": "a", "rewrite_to_current_spec": True})
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from tidyberg.cli.console import escape_controls
 from tidyberg.cli.show_sizes import bucket_label, size_buckets
 from tidyberg.errors import TidybergError
 from tidyberg.model.job import Job
@@ -21,7 +22,7 @@ TakeNow = Callable[[Mapping[str, Any]], str]
 
 def print_json(value: Any) -> None:
     """Prints exactly one document on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(escape_controls(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
 
 def plain(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """Implements `tidyberg invoke`: the AWS Lambda function on this machine."""
 
-import json
 import logging
 import os
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 import uvicorn
 
 from tidyberg.api.server import listen
+from tidyberg.cli.as_json import print_json
 from tidyberg.cli.session import standard_error
 from tidyberg.errors import BadInput, ConfigurationError
 from tidyberg.serverless.events import parse_object
@@ -50,7 +50,7 @@ def run(event: Path | None, flags: InvokeFlags, config: Path | None) -> int:
             _serve(function, flags)
             return 0
         succeeded, answer = function.invoke(document)
-    sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    print_json(answer)
     return 0 if succeeded else 5
 
 

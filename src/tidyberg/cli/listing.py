@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.style import StyleType
 from rich.table import Column, Table
 from rich.text import Text
+
+from tidyberg.cli.console import text_without_controls
 
 _READABLE = 20  # minimum width of a column that can wrap, in characters
 _PADDING = 2  # around every column
@@ -17,6 +20,12 @@ class Listing(Table):
 
     def __init__(self) -> None:
         super().__init__(box=None, pad_edge=True, header_style="dim")
+
+    def add_row(
+        self, *renderables: RenderableType | None, style: StyleType | None = None, end_section: bool = False
+    ) -> None:
+        """Names and values are no markup. Control characters have no width, so they go before columns are measured."""
+        super().add_row(*map(_literal, renderables), style=style, end_section=end_section)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         needed = sum(self._needed(column, console, options) + _PADDING for column in self.columns)
@@ -45,6 +54,11 @@ class Listing(Table):
             )
             if described.plain:
                 yield Padding(described, (0, 0, 0, 2))
+
+
+def _literal(cell: RenderableType | None) -> RenderableType | None:
+    words = Text(cell) if isinstance(cell, str) else cell
+    return text_without_controls(words) if isinstance(words, Text) else words
 
 
 def _text(cell: RenderableType) -> Text:

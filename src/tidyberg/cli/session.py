@@ -6,10 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
 
+from tidyberg.cli.console import TerminalConsole
 from tidyberg.cli.flags import CommonFlags, EngineFlags
 from tidyberg.errors import TidybergError
 from tidyberg.settings.load import load_settings
@@ -20,12 +21,16 @@ _WIDTH_WITHOUT_TERMINAL = 120
 
 def standard_output() -> Console:
     """Returns the console for results. Without a terminal it writes plain text of a fixed width."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
+    return _console(sys.stdout)
 
 
 def standard_error() -> Console:
     """Returns the console for progress, notices and errors."""
-    return Console(file=sys.stderr, width=None if sys.stderr.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
+    return _console(sys.stderr)
+
+
+def _console(file: TextIO) -> Console:
+    return TerminalConsole(file=file, width=None if file.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
 
 
 @dataclass(frozen=True)

@@ -117,8 +117,9 @@ def _boundary(advice: QueryAdvice) -> Iterable[Text]:
 
 def boundary_words(one: BoundaryChoice) -> str:
     which = f"{count_boundaries(len(one.boundaries))} of {one.column}"
+    straddle = "straddles" if one.files == 1 else "straddle"
     return (
-        f"cutting only the {plural(one.files, 'file')} that straddle {which} "
+        f"cutting only the {plural(one.files, 'file')} that {straddle} {which} "
         f"({size(one.bytes)}): the queries read {_percent(one.share)} of the files; "
         f"a full sort by {one.column} ({size(one.full_bytes)}): {_percent(one.full_share)}"
     )

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 
-from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.execute.engine import CancelToken, Engine, error_of
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.execute.tasks.range_sort import bytes_in_memory, cut_tasks, reduce_tasks, sample_tasks, shuffle_job
 from tidyberg.execute.tasks.scratch_need import scratch_need
+from tidyberg.failures import KernelFailure
 from tidyberg.model.options import PlanOptions, cores_of_task
 from tidyberg.model.shuffle import ShuffleJob
 from tidyberg.model.sizes import GB
@@ -76,7 +77,10 @@ class SortedGroups:
         limit = self.options.inline_delete_size
         cuts = with_delete_contents(cut_tasks(task, cores), storage, per_task=limit)
         each = cores_of_task(cores, reduces)
-        job = shuffle_job(task, cuts, samples, cores=each, memory_bytes=_memory_of_task(engine))
+        try:
+            job = shuffle_job(task, cuts, samples, cores=each, memory_bytes=_memory_of_task(engine))
+        except KernelFailure as failure:  # kernels divide the sample, here and not on a worker
+            raise error_of(failure) from failure
         return replace(job, scratch=scratch_need(task, samples))
 
 

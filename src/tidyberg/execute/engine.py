@@ -33,6 +33,7 @@ ERRORS: Mapping[FailureKind, type[Terminal | Transient]] = {
     FailureKind.DENIED: AccessDenied,
     FailureKind.EXPIRED: CredentialsExpired,
     FailureKind.SCHEMA: DamagedFile,
+    FailureKind.UNFIT: Unsupported,
     FailureKind.LIMIT: TooManyOutputs,
     FailureKind.TOO_LARGE: Unsupported,
     FailureKind.STOPPED: Cancelled,
@@ -44,6 +45,7 @@ _HINTS: Mapping[FailureKind, str] = {
     FailureKind.EXPIRED: "Run it again. It gets new credentials and reuses finished groups. If it happens again, let "
     "the catalog vend credentials that live longer, or make groups smaller (max_group_size).",
     FailureKind.SCHEMA: _REPAIR,
+    FailureKind.UNFIT: "Nothing was changed. Exclude the partition, or compact it without rewrite_to_current_spec.",
     FailureKind.LIMIT: "Nothing was changed. Give a larger target_file_size, or raise limits.max_output_files.",
     FailureKind.TOO_LARGE: "Nothing was changed. Exclude the partition, or compact it without sorting.",
 }

@@ -1,6 +1,6 @@
 """Resolves plan options. Later sources win: built-in defaults, settings, the table's entry, the caller."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -50,20 +50,18 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
 def _one_order(*layers: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the layers, of which the last that names a strategy or an order decides about both.
 
-    Boundaries belong to the order that is known where they are given, so those of the layers before it are left out.
+    Boundaries belong to the order that is known where they are given, so those of the layers before it are left out. A
+    sort does not go with a move to the current spec, so an order also wins over a move that a layer before it asks for.
     """
-    decides = ("strategy", *ORDERS)
-    last = max((number for number, layer in enumerate(layers) if any(map(layer.__contains__, decides))), default=0)
-    return [
-        layer
-        if number == last
-        else {
-            key: value
-            for key, value in layer.items()
-            if key not in decides and not (key == "boundaries" and number < last)
-        }
-        for number, layer in enumerate(layers)
-    ]
+    decides = {"strategy", *ORDERS}
+    last = max((number for number, layer in enumerate(layers) if decides & layer.keys()), default=0)
+    sorts = layers[last].get("strategy") is Strategy.SORT or any(order in layers[last] for order in ORDERS)
+    overruled = decides | {"boundaries"} | ({"rewrite_to_current_spec"} if sorts else set())
+    return [_without(layer, overruled) if number < last else layer for number, layer in enumerate(layers)]
+
+
+def _without(layer: dict[str, Any], names: Set[str]) -> dict[str, Any]:
+    return {key: value for key, value in layer.items() if key not in names}
 
 
 def parse_options(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -232,13 +232,6 @@ def test_every_statement_that_cannot_be_parsed_is_counted() -> None:
     assert len(read(*(["select * from"] * 1001)).unreadable) == 1001
 
 
-def test_what_is_shown_of_a_statement_has_no_codes_for_terminals() -> None:
-    found = read("select * from events where region = '\x1b[2J\x07'", "select \x1b[31m from ' \u202e")
-    shown = [found.filters[0].text, *found.unreadable]
-    assert len(shown) == 2
-    assert all(text.isprintable() for text in shown)
-
-
 def test_double_quotes_are_texts_in_spark_and_names_elsewhere() -> None:
     assert conditions('select * from events where region = "eu"', "spark") == [one("region", EQ, "eu")]
     assert conditions("select * from events where \"region\" = 'eu'", "trino") == [one("region", EQ, "eu")]

@@ -236,7 +236,7 @@ def _unreadable(text: str, error: Exception) -> UnreadableQueryError:
 
 
 def _shorten(text: str) -> str:
-    plain = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))  # no codes of terminals
+    plain = " ".join(text.split())
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
 

@@ -22,11 +22,16 @@ _WITH_NUMBER = re.compile(r"(bucket|truncate)\[(\d+)\]")
 _PER_DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 _DATE_UNITS = {"year": "Y", "month": "M", "day": "D"}
 _EXACT = Context(prec=40)  # Python's default of 28 digits would round the widest decimals
+_LEAST = -(2**127)
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 
 
-def apply_transform(transform: str, values: pa.Array) -> pa.Array:
-    """Returns the partition values of a column. `transform` is written as in a partition spec: day, bucket[16]."""
+def apply_transform(transform: str, values: pa.Array, *, must_fit: bool = True) -> pa.Array:
+    """Returns the partition values of a column. `transform` is written as in a partition spec: day, bucket[16].
+
+    A truncated decimal may be below the least value of its type. That is a failure, except in a sort key (`must_fit` is
+    False), where values are only compared.
+    """
     plain = plain_values(values)
     if transform == "void":
         return pa.nulls(len(plain), plain.type)
@@ -38,7 +43,7 @@ def apply_transform(transform: str, values: pa.Array) -> pa.Array:
     if match is None:
         raise KernelFailure(FailureKind.SCHEMA, f"Unknown partition transform: {transform}.")
     number = int(match[2])
-    return _bucket(plain, values.type, number) if match[1] == "bucket" else _truncate(plain, number)
+    return _bucket(plain, values.type, number) if match[1] == "bucket" else _truncate(plain, number, must_fit)
 
 
 def plain_values(values: pa.Array) -> pa.Array:
@@ -79,7 +84,7 @@ def _is_null(values: pa.Array) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _truncate(plain: pa.Array, width: int) -> pa.Array:
+def _truncate(plain: pa.Array, width: int, must_fit: bool) -> pa.Array:
     kind = plain.type
     if pa.types.is_string(kind):
         return pc.utf8_slice_codeunits(plain, 0, width)
@@ -92,16 +97,25 @@ def _truncate(plain: pa.Array, width: int) -> pa.Array:
             truncated = numbers - (numbers.astype(np.int64) % width).astype(numbers.dtype)
         return pa.array(truncated, kind, mask=_is_null(plain))
     if pa.types.is_decimal(kind):
-
-        def floor(value: Decimal) -> Decimal:
-            unscaled = int(value.scaleb(kind.scale, _EXACT))
-            floored = unscaled - unscaled % width
-            if floored <= -(10**kind.precision):
-                raise KernelFailure(FailureKind.SCHEMA, f"truncate[{width}] of {value} does not fit {kind}.")
-            return Decimal(floored).scaleb(-kind.scale, _EXACT)
-
-        return _each(plain, floor, pa.decimal128(38, kind.scale))
+        return _truncated_decimals(plain, width, must_fit)
     raise _cannot(f"truncate[{width}]", kind)
+
+
+def _truncated_decimals(plain: pa.Array, width: int, must_fit: bool) -> pa.Array:
+    kind = plain.type
+
+    def floor(value: Decimal) -> bytes:
+        unscaled = int(value.scaleb(kind.scale, _EXACT))
+        floored = unscaled - unscaled % width
+        if must_fit and floored <= -(10**kind.precision):
+            raise KernelFailure(
+                FailureKind.UNFIT, f"No partition can hold {value}: truncate[{width}] of {value} does not fit {kind}."
+            )
+        # 128 bits hold more than 38 digits. Of all values, only the least can be cut to less than that.
+        return max(floored, _LEAST).to_bytes(16, "little", signed=True)
+
+    raw = _each(plain, floor, pa.binary(16))
+    return pa.Array.from_buffers(pa.decimal128(38, kind.scale), len(raw), raw.buffers(), raw.null_count, raw.offset)
 
 
 def _bucket(plain: pa.Array, kind: pa.DataType, buckets: int) -> pa.Array:

@@ -22,7 +22,7 @@ class KeySource:
 
     def of(self, table: pa.Table) -> pa.Array:
         """Returns the field's values in plain types: times are numbers, uuids are bytes."""
-        return apply_transform(self.field.transform, combined(self.leaf.of(table)))
+        return apply_transform(self.field.transform, combined(self.leaf.of(table)), must_fit=False)
 
 
 def key_sources(schema: pa.Schema, key: SortKey) -> tuple[KeySource, ...]:
