@@ -183,6 +183,20 @@ def test_one_sort_changes_no_rate() -> None:
     assert replace(calibrate([ordered_job("sort", truth)], "lab"), jobs=0) == Calibration()
 
 
+@pytest.mark.parametrize("read", [0, MB])
+def test_records_whose_sums_do_not_fit_together_teach_no_rate(read: int) -> None:
+    """They count nothing that was sorted, or more than the job has read."""
+    record = replace(
+        ordered_job("sort", Calibration(sort_bytes_per_core_second=6 * MB)),
+        task_seconds=90.0,
+        sorts=OrderTotals(1, 0 if read == 0 else 3, 2 * read, 1, 60.0),
+        progress=Progress(1, 1, 1, 1, 3, read, MB),
+    )
+    learned = calibrate([record] * 3, "lab")
+    assert learned.encode_bytes_per_core_second == Calibration().encode_bytes_per_core_second
+    assert learned.sort_bytes_per_core_second > KB
+
+
 def test_jobs_that_sort_and_encode_teach_both_rates() -> None:
     truth = Calibration(encode_bytes_per_core_second=8 * MB, sort_bytes_per_core_second=3 * MB, seconds_per_job=11.0)
     encoding, sorting = job_of([24 * MB] * 40, truth), ordered_job("sort", truth)

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.builders.shuffles import expected_results, numbered_job
@@ -26,9 +28,12 @@ from tests.execute.shuffle_checks import (
 from tidyberg.errors import Cancelled, StorageError
 from tidyberg.execute.engine import AnyTask, CancelToken
 from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.kernel.shuffle.chunk_files import closing_chunk_file
+from tidyberg.execute.kernel.write.spill import SpillFile
 from tidyberg.execute.scratch_directories import remove_dead, scratch_directory
 from tidyberg.execute.scratch_shuffle import batches, likely_bytes
 from tidyberg.execute.time_budget import TimeBudget, within
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.shuffle import ScratchMapTask, ScratchNeed, ScratchReduceTask, ShuffleJob
 
 
@@ -179,6 +184,45 @@ def test_a_directory_without_space_is_named(scratch: Path, monkeypatch: pytest.M
     with pytest.raises(StorageError, match=r"could not be kept in .*tidyberg-shuffle-.*No space left.*Set TMPDIR"):
         shuffled(InlineEngine(), numbered_job())
     assert not list(scratch.iterdir())
+
+
+def test_a_disk_that_is_full_when_the_last_chunks_are_written_is_named(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks wait in a buffer, so the disk may be full only at the end of a file, and when the file is closed."""
+    original = Path.open
+
+    def full(self: Path, *args: object, **kwargs: object) -> object:
+        path = Path("/dev/full") if self.name.startswith("map-") else self
+        return original(path, *args, **kwargs)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(StorageError, match=r"could not be kept in .*tidyberg-shuffle-.*No space left.*Set TMPDIR"):
+        shuffled(InlineEngine(), numbered_job())
+    assert not list(scratch.iterdir())
+
+
+def test_a_full_disk_is_named_but_hides_no_other_failure() -> None:
+    def write_chunk(failure: KernelFailure | None) -> None:
+        with Path("/dev/full").open("wb") as file, closing_chunk_file(file, "/somewhere/chunks"):
+            file.write(b"chunk")
+            if failure is not None:
+                raise failure
+
+    with pytest.raises(KernelFailure, match="could not be kept in /somewhere"):
+        write_chunk(None)
+    with pytest.raises(KernelFailure, match=r"Stopped on request\."):
+        write_chunk(KernelFailure(FailureKind.STOPPED, "Stopped on request."))
+
+
+def test_a_full_disk_under_a_task_that_spills_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: open("/dev/full", "r+b", buffering=4096))  # noqa: SIM115
+    for rows in (1, 100_000):
+        table = pa.table({"id": np.random.default_rng(1).integers(0, 2**60, rows)})
+        spill = SpillFile(table.schema)
+        with pytest.raises(KernelFailure, match=r"temporary directory .*No space left on device.*set TMPDIR"):
+            spill.read(spill.write(table)[0])
+        spill.close()
 
 
 def test_what_a_killed_process_left_is_removed_and_the_rest_is_not(tmp_path: Path) -> None:

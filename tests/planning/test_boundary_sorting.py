@@ -129,6 +129,15 @@ def test_force_keeps_every_boundary() -> None:
     assert boundaries(plan_for(laid_out(DISJOINT), options("350, 610", force=True))) == [350, 610]
 
 
+def test_force_cuts_files_although_queries_read_as_much_as_before() -> None:
+    """A file counts as spread evenly, so all of it lies below its greatest value."""
+    at_the_end = laid_out([(0, 1)])
+    no_bounds = laid_out([None] * 4, properties={"write.metadata.metrics.default": "counts"})
+    for inventory in (at_the_end, no_bounds):
+        assert skip(plan_for(inventory, options("0, 1"))).code == "no-gain"
+        assert 1 in boundaries(plan_for(inventory, options("0, 1", force=True)))
+
+
 def test_files_that_straddle_nothing_are_tidy() -> None:
     assert skip(plan_for(laid_out(LATE), options("2000, 3000"))) == Skip(
         "tidy", "already tidy: no file straddles any of 2 boundaries of id"

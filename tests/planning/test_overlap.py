@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import DoubleType, LongType, StringType
 
 from tests.builders.key_bounds import Span, bounds_table
 from tidyberg.model.sort_key import SortField
@@ -125,3 +125,14 @@ def test_strings_are_placed_by_what_follows_their_common_prefix() -> None:
     column = column_bounds(columns, 1, np.full(10, 100, np.int64))
     shares = lookup_shares(ranges_of(column, SortField(1), StringType()), column.records)
     assert expected_reads(shares, np.full(10, 1, np.int64)).files == pytest.approx(1, abs=0.1)
+
+
+def test_the_least_and_the_greatest_floats_have_distances_that_estimates_can_use() -> None:
+    tiny, huge = 5e-324, 1.7976931348623157e308
+    bounds = [Span(0.0, tiny), Span(-tiny, 2 * tiny), Span(-huge, huge), Span(-np.inf, np.inf), Span(1.0, 2.0)]
+    for descending in (False, True):
+        field = SortField(1, descending=descending)
+        columns = column_bounds(bounds_table({1: bounds}, {1: DoubleType()}), 1, np.full(5, 100, np.int64))
+        shares = lookup_shares(ranges_of(columns, field, DoubleType()), np.full(5, 100, np.int64))
+        assert np.isfinite(shares).all()
+        assert (shares > 0).all()

@@ -1,6 +1,7 @@
 """SQL filters become Iceberg expressions or are refused with a clear message."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -16,8 +17,10 @@ from pyiceberg.expressions import (
     NotNull,
     StartsWith,
 )
-from pyiceberg.expressions.literals import DateLiteral, TimestampLiteral
+from pyiceberg.expressions.literals import DateLiteral, DecimalLiteral, TimestampLiteral
 from pyiceberg.expressions.visitors import bind
+from pyiceberg.schema import Schema
+from pyiceberg.types import DecimalType, NestedField
 
 from tests.builders.scenes import NOW, SCHEMA, TODAY
 from tidyberg.errors import BadPredicate
@@ -197,3 +200,14 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
     except BadPredicate:
         return
     assert parse_predicate(resolved, SCHEMA, 0)[0] == expression
+
+
+@pytest.mark.parametrize(
+    "value", ["-9999999999999999999999999999.9999999999", "1234567890123456789012345678.0000000001"]
+)
+def test_decimals_keep_all_of_their_38_digits(value: str) -> None:
+    schema = Schema(NestedField(1, "amount", DecimalType(38, 10)))
+    expression, text = parse_predicate(f"amount >= {value}", schema, NOW)
+    assert isinstance(expression, GreaterThanOrEqual)
+    assert expression.literal == DecimalLiteral(Decimal(value))
+    assert text == f"amount >= {value}"

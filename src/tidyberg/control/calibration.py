@@ -42,6 +42,11 @@ class _ModeWork:
     files: int
     core_seconds: float
 
+    @property
+    def shows_speed(self) -> bool:
+        # Nothing is divided by zero, or by what is left where a record counts more in one mode than in total.
+        return self.core_seconds >= _MIN_CORE_SECONDS and self.read > 0 and self.files > 0
+
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
@@ -61,10 +66,10 @@ def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
     """Uses the newest jobs on this cluster that rewrote something. Without any, returns the defaults."""
     samples = [sample for job in jobs if (sample := _sample(job, cluster)) is not None][:SAMPLES]
     of_speed = [sample for sample in samples if sample.is_speed_sample]
-    encoded = [sample.encoded for sample in of_speed if sample.encoded.core_seconds >= _MIN_CORE_SECONDS]
-    copied = [sample.copied for sample in of_speed if sample.copied.core_seconds >= _MIN_CORE_SECONDS]
-    merged = [sample.merged for sample in of_speed if sample.merged.core_seconds >= _MIN_CORE_SECONDS]
-    sorts = [sample.sorted for sample in samples if sample.sorted.core_seconds >= _MIN_CORE_SECONDS]
+    encoded = [sample.encoded for sample in of_speed if sample.encoded.shows_speed]
+    copied = [sample.copied for sample in of_speed if sample.copied.shows_speed]
+    merged = [sample.merged for sample in of_speed if sample.merged.shows_speed]
+    sorts = [sample.sorted for sample in samples if sample.sorted.shows_speed]
     defaults = Calibration()
     rate, per_file = _speed(encoded)
     copy_rate = _rate(copied, per_file, defaults.copy_bytes_per_core_second)

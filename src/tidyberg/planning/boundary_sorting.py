@@ -50,7 +50,7 @@ class BoundaryPlanner(SortPlanner):
         if not safe.any():
             hazards = self.candidates.hazards[files[straddling]]
             return Skip(Hazard(int(hazards.max())).code, f"cannot be sorted: {explain(hazards)}")
-        if (why := self._useless_bounds(files)) is not None:
+        if not self.strategy.options.force and (why := self._useless_bounds(files)) is not None:
             return Skip("no-gain", f"no gain: {why}")
         return self._propose(statistics, files, files[safe])
 
@@ -101,7 +101,7 @@ class BoundaryPlanner(SortPlanner):
         if not drafts:
             return Skip("no-gain", f"no gain: {found}, but files that end there would be below {format_size(least)}")
         before, after = self._reads(statistics.partition, drafts)
-        if after.bytes >= before.bytes:
+        if after.bytes >= before.bytes and not self.strategy.options.force:
             return Skip("no-gain", f"no gain: {found}, but {self._query} would read as much as now")
         parts = [found]
         if left_out := int((crossed & ~cut).sum()):

@@ -67,7 +67,9 @@ def _number(text: str) -> int | Decimal:
 
 
 def _negate(value: Value, node: sql.Expression) -> Value:
-    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+    if isinstance(value, Decimal):
+        return value.copy_negate()  # a minus sign would round it to 28 digits
+    if isinstance(value, int) and not isinstance(value, bool):
         return -value
     raise BadPredicate(f"{node.sql()}: a minus sign must be followed by a number.")
 

@@ -263,7 +263,9 @@ def _ordered_bits(values: Floats) -> Ints:
 def _floats_of_bits(ordered: Ints) -> Floats:
     bits = np.where(ordered < 0, _SIGN - ordered - 1, ordered)
     limit = 1e300  # infinity has no distance to other values
-    return np.clip(np.nan_to_num(bits.view(np.float64), posinf=limit, neginf=-limit), -limit, limit)
+    positions = np.clip(np.nan_to_num(bits.view(np.float64), posinf=limit, neginf=-limit), -limit, limit)
+    # A density, which is rows divided by a distance, must not become infinite.
+    return np.where(np.abs(positions) < 1e-200, 0.0, positions)
 
 
 def _decimals(array: pa.Array) -> pa.Array:

@@ -1,7 +1,7 @@
 """Converts the values of a filter to the type of their column, and shows them as SQL."""
 
 from datetime import UTC, date, datetime, time
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from uuid import UUID
 
 from pyiceberg.expressions.literals import (
@@ -34,6 +34,8 @@ from pyiceberg.types import (
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
 
 from tidyberg.errors import BadPredicate
+
+_EXACT = Context(prec=76)  # Python rounds to 28 digits by default, and a decimal has up to 38
 
 Value = bool | int | Decimal | str | date | datetime
 
@@ -86,7 +88,7 @@ def _convert_number(value: Value, kind: IcebergType) -> tuple[Literal, str] | No
         too_large = abs(real) > (FloatType.max if isinstance(kind, FloatType) else 1.7976931348623157e308)
         return None if too_large else (DoubleLiteral(real), repr(real))
     if isinstance(kind, DecimalType):
-        scaled = number.quantize(Decimal(1).scaleb(-kind.scale))
+        scaled = number.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
         fits = scaled == number and len(scaled.as_tuple().digits) <= max(kind.precision, 1)
         return (DecimalLiteral(scaled), f"{scaled:f}") if fits else None
     assert isinstance(kind, IntegerType | LongType)

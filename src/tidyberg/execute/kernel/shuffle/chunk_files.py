@@ -1,7 +1,7 @@
 """Writes chunks to a file, one after the other, and reads those of one partition again."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import IO
@@ -91,6 +91,19 @@ def refuse_bad_chunk(chunk: Chunk, partitions: int) -> int:
     if not 0 <= chunk.partition < partitions:
         raise ValueError(f"a chunk for partition {chunk.partition} of {partitions}")
     return size
+
+
+@contextmanager
+def closing_chunk_file(file: IO[bytes], path: str) -> Iterator[None]:
+    """Closes a file at the end. On a full disk that fails as well, and must not hide the failure before it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            file.close()
+        raise
+    with naming_scratch(path):
+        file.close()
 
 
 @contextmanager

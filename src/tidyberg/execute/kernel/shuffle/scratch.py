@@ -7,7 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidyberg.execute.kernel.shuffle.chunk_files import ChunkFileWriter, ChunkReader, naming_scratch
+from tidyberg.execute.kernel.shuffle.chunk_files import (
+    ChunkFileWriter,
+    ChunkReader,
+    closing_chunk_file,
+    naming_scratch,
+)
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.shuffle import (
     Chunk,
@@ -31,7 +36,7 @@ def map_to_scratch(
     try:
         with naming_scratch(str(path)):
             file = path.open("wb", buffering=_BUFFER)
-        with file:
+        with closing_chunk_file(file, str(path)):
             writer = ChunkFileWriter(file, str(path), task.partitions)
             report = send_chunks(task.task.chunks(attempt), should_stop, lambda n, c: writer.add(c, task.number, n))
             writer.finish()

@@ -13,7 +13,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidyberg.execute.kernel.shuffle.chunk_files import ChunkFileWriter, ChunkReader, refuse_bad_chunk
+from tidyberg.execute.kernel.shuffle.chunk_files import (
+    ChunkFileWriter,
+    ChunkReader,
+    closing_chunk_file,
+    refuse_bad_chunk,
+)
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.shuffle import Chunk, ShuffleAttempt, ShuffleJob
 from tidyberg.storage.access import StorageAccess
@@ -67,7 +72,10 @@ def reduce_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Keeps arriving chunks in a temporary file, then runs the reduce tasks of this Spark partition."""
     job = unpack_job(packed)
-    with tempfile.NamedTemporaryFile(dir=_directory(), prefix="tidyberg-chunks-") as file:
+    with (
+        tempfile.NamedTemporaryFile(dir=_directory(), prefix="tidyberg-chunks-") as file,
+        closing_chunk_file(file, file.name),
+    ):
         writer = ChunkFileWriter(file.file, file.name, len(job.reduces))
         others = list(_keep_chunks(arrived, writer, target))
         yield from others

@@ -1,6 +1,8 @@
 """Rows that do not fit into the memory of a task wait in a file on the worker's disk."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
@@ -21,23 +23,32 @@ class SpillFile:
     def write(self, table: pa.Table) -> list[int]:
         """Adds rows, and returns the numbers of their batches."""
         first = self._count
-        try:
+        with _naming_directory():
             for batch in table.combine_chunks().to_batches():
                 self._writer.write_batch(batch)
                 self._count += 1
-        except OSError as error:
-            raise KernelFailure(
-                FailureKind.STORAGE,
-                f"Cannot write to the worker's temporary directory {tempfile.gettempdir()}: {error}. "
-                "Free some space, or set TMPDIR to another disk.",
-            ) from error
         return list(range(first, self._count))
 
     def read(self, position: int) -> pa.RecordBatch:
         if self._reader is None:
-            self._writer.close()
+            with _naming_directory():
+                self._writer.close()
+                self._file.flush()
             self._reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))
         return self._reader.get_batch(position)
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # a full disk, of which an earlier failure tells
+            self._file.close()
+
+
+@contextmanager
+def _naming_directory() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KernelFailure(
+            FailureKind.STORAGE,
+            f"Cannot write to the worker's temporary directory {tempfile.gettempdir()}: {error}. "
+            "Free some space, or set TMPDIR to another disk.",
+        ) from error
