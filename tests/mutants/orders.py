@@ -94,8 +94,8 @@ ORDERS = (
     Mutant(
         "a field with a transform orders rows by the result of the transform",
         "execute/kernel/order/values.py",
-        "apply_transform(self.field.transform, combined(self.leaf.of(table)))",
-        'apply_transform("identity", combined(self.leaf.of(table)))',
+        "apply_transform(self.field.transform, combined(self.leaf.of(table)), must_fit=False)",
+        'apply_transform("identity", combined(self.leaf.of(table)), must_fit=False)',
         SORTING,
     ),
     Mutant(
