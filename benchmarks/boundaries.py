@@ -11,7 +11,6 @@ python -m benchmarks.boundaries
 import argparse
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.java import open_small_session
-from benchmarks.java_scans import JavaScans, Predicate, ScanTotals
+from benchmarks.java_scans import JavaScans, Predicate, ScanTotals, scanned_warehouse
 from benchmarks.skipping import compact
 from tidyberg.model.sizes import MB, format_size
 from tidyberg.testing import Warehouse
@@ -121,51 +119,44 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="of Spark")
     given = parser.parse_args()
     asked = ", ".join(one.date().isoformat() for one in boundaries())
-    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        home = Path(scratch)
-        with Warehouse(home / "lake") as warehouse:
-            session = open_small_session(home / "lake", given.threads, home / "spark")
-            scans = JavaScans(session)
-            for name in TABLES:
-                build(warehouse, name)
-            size = sum(
-                task.file.file_size_in_bytes for task in warehouse.catalog.load_table("db.cut").scan().plan_files()
-            )
-            target = size // FILES
-            for name in ("warm_own", "warm_java"):
-                build(warehouse, name, 4)
-            compact(warehouse, "warm_own", target_file_size=MB, sort="ts")
-            scans.sort("db.warm_java", "ts ASC NULLS FIRST", rewrite_all="true", target_file_size_bytes=str(MB))
-            checksum, before = scans.checksum("db.cut"), scans.reads("db.cut", ranges())
-            own: dict[str, Any] = {"target_file_size": target, "sort": "ts"}
-            lab = (warehouse, scans)
-            found = [
-                measured(
-                    f"tidyberg, cut at {len(boundaries())} boundaries",
-                    "cut",
-                    lambda: compact(warehouse, "cut", **own, boundaries=asked),
-                    time.process_time,
-                    lab,
+    with scanned_warehouse(given.threads) as lab:
+        warehouse, scans = lab
+        for name in TABLES:
+            build(warehouse, name)
+        size = sum(task.file.file_size_in_bytes for task in warehouse.catalog.load_table("db.cut").scan().plan_files())
+        target = size // FILES
+        for name in ("warm_own", "warm_java"):
+            build(warehouse, name, 4)
+        compact(warehouse, "warm_own", target_file_size=MB, sort="ts")
+        scans.sort("db.warm_java", "ts ASC NULLS FIRST", rewrite_all="true", target_file_size_bytes=str(MB))
+        checksum, before = scans.checksum("db.cut"), scans.reads("db.cut", ranges())
+        own: dict[str, Any] = {"target_file_size": target, "sort": "ts"}
+        found = [
+            measured(
+                f"tidyberg, cut at {len(boundaries())} boundaries",
+                "cut",
+                lambda: compact(warehouse, "cut", **own, boundaries=asked),
+                time.process_time,
+                lab,
+            ),
+            measured(
+                "tidyberg, full sort",
+                "own_sort",
+                lambda: compact(warehouse, "own_sort", **own, force=True),
+                time.process_time,
+                lab,
+            ),
+            measured(
+                "Java, full sort",
+                "java_sort",
+                lambda: scans.sort(
+                    "db.java_sort", "ts ASC NULLS FIRST", rewrite_all="true", target_file_size_bytes=str(target)
                 ),
-                measured(
-                    "tidyberg, full sort",
-                    "own_sort",
-                    lambda: compact(warehouse, "own_sort", **own, force=True),
-                    time.process_time,
-                    lab,
-                ),
-                measured(
-                    "Java, full sort",
-                    "java_sort",
-                    lambda: scans.sort(
-                        "db.java_sort", "ts ASC NULLS FIRST", rewrite_all="true", target_file_size_bytes=str(target)
-                    ),
-                    cpu_of(session),
-                    lab,
-                ),
-            ]
-            assert {scans.checksum(f"db.{name}") for name in TABLES} == {checksum}
-            session.stop()
+                cpu_of(scans.session),
+                lab,
+            ),
+        ]
+        assert {scans.checksum(f"db.{name}") for name in TABLES} == {checksum}
     print(f"{FILES} files, {format_size(size)}, boundaries {asked}")
     report(before, FILES, found)
     cut, own_sort, java_sort = found

@@ -9,18 +9,15 @@ python -m benchmarks.pruning
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from benchmarks.java import open_small_session
-from benchmarks.java_scans import JavaScans
+from benchmarks.java_scans import JavaScans, scanned_warehouse
 from benchmarks.skipping import FILES, Rows, build, numbers, urls
 from tidyberg import app
 from tidyberg.model.options import PlanOptions
@@ -152,13 +149,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="of Spark")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        home = Path(scratch)
-        with Warehouse(home / "lake") as warehouse:
-            session = open_small_session(home / "lake", given.threads, home / "spark")
-            scans = JavaScans(session)
-            good = [measure_case(case, number, warehouse, scans) for number, case in enumerate(CASES)]
-            session.stop()
+    with scanned_warehouse(given.threads) as (warehouse, scans):
+        good = [measure_case(case, number, warehouse, scans) for number, case in enumerate(CASES)]
     sys.exit(not all(good))
 
 

@@ -8,7 +8,6 @@ python -m benchmarks.skipping
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from benchmarks.java import open_small_session
-from benchmarks.java_scans import JavaScans
+from benchmarks.java_scans import JavaScans, scanned_warehouse
 from tidyberg import app
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.table import TableRef
@@ -167,14 +165,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="of Spark")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        home = Path(scratch)
-        with Warehouse(home / "lake") as warehouse:
-            session = open_small_session(home / "lake", given.threads, home / "spark")
-            scans = JavaScans(session)
-            good = [measure_case(case, number, warehouse, scans) for number, case in enumerate(CASES)]
-            good.append(measure_overlap(warehouse, scans))
-            session.stop()
+    with scanned_warehouse(given.threads) as (warehouse, scans):
+        good = [measure_case(case, number, warehouse, scans) for number, case in enumerate(CASES)]
+        good.append(measure_overlap(warehouse, scans))
     sys.exit(not all(good))
 
 

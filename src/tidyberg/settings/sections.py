@@ -1,7 +1,6 @@
 """The sections of tidyberg.yaml. Each one is a frozen model."""
 
 from collections.abc import Mapping
-from datetime import date
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -15,10 +14,11 @@ from pydantic import (
     model_validator,
 )
 
-from tidyberg.model.options import MOST_RETENTION_HOURS, TABLE_ORDER, Prices
+from tidyberg.model.options import MOST_RETENTION_HOURS, Prices
 from tidyberg.model.retry import RetryPolicy
 from tidyberg.redact import redact, seal, unseal
 from tidyberg.settings.fields import CronLine, ModeName, Section, Size, StrategyName, TimeZoneName
+from tidyberg.settings.order_fields import BoundaryText, ColumnList, OrderText
 from tidyberg.settings.scheduling import JitterSeconds, MissedPolicy
 
 # Other spellings of options, and the units of their numbers.
@@ -47,81 +47,6 @@ def _parquet_overrides(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {str(key).removeprefix(_PARQUET_PREFIX): str(item) for key, item in value.items()}
-
-
-def _order_text(value: Any) -> Any:
-    """Accepts a list of fields, and true for the table's own order."""
-    return TABLE_ORDER if value is True else _column_list(value)
-
-
-def _column_list(value: Any) -> Any:
-    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
-        return ", ".join(value)
-    return None if value is False or value == [] else value
-
-
-OrderText = Annotated[
-    str | None,
-    BeforeValidator(_order_text),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string"}},
-                {"type": "boolean"},
-                {"type": "null"},
-            ]
-        }
-    ),
-]
-ColumnList = Annotated[
-    str | None,
-    BeforeValidator(_column_list),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string"}},
-                {"type": "null"},
-            ]
-        }
-    ),
-]
-
-
-def _boundary_text(value: Any) -> Any:
-    """Accepts a list of values. Each is quoted, because a text may contain commas."""
-    if not isinstance(value, list | tuple):
-        return value
-    return ", ".join(_quoted(item) for item in value) or None
-
-
-def _quoted(item: Any) -> str:
-    if isinstance(item, bool):
-        return str(item).lower()
-    if isinstance(item, date):  # YAML reads dates and timestamps as such
-        return f"'{item.isoformat()}'"
-    if not isinstance(item, str | int | float):
-        raise ValueError(f"{item!r} is not a value that a column can have")
-    return "'" + str(item).replace("'", "''") + "'"
-
-
-BoundaryText = Annotated[
-    str | None,
-    BeforeValidator(_boundary_text),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {
-                    "type": "array",
-                    "items": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]},
-                },
-                {"type": "null"},
-            ]
-        }
-    ),
-]
 
 
 def _publish_aliases(schema: dict[str, Any]) -> None:
