@@ -235,8 +235,9 @@ def test_an_order_of_a_narrower_layer_wins_over_a_move_to_the_current_spec() -> 
     assert not resolve({**settings, **entry}).rewrite_to_current_spec
     with pytest.raises(BadInput, match="does not go with rewrite_to_current_spec"):
         resolve(entry, {"rewrite_to_current_spec": True})
-    with pytest.raises(BadInput, match="does not go with rewrite_to_current_spec"):
-        resolve({}, {"sort": "a", "rewrite_to_current_spec": True})
+    for asked in ({"sort": "a"}, {"strategy": "sort"}):
+        with pytest.raises(BadInput, match="does not go with rewrite_to_current_spec"):
+            resolve({}, {**asked, "rewrite_to_current_spec": True})
 
 
 @pytest.mark.parametrize(

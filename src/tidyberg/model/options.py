@@ -163,15 +163,15 @@ class PlanOptions:
                 f"{asked[0]} does not go with the strategy {self.strategy.value}, which keeps rows as they are.",
                 hint="Leave out the strategy, or choose sort.",
             )
-        if asked and self.rewrite_to_current_spec:
-            raise BadInput(
-                f"{asked[0]} does not go with rewrite_to_current_spec.",
-                hint="Move the files first, and sort them with a second job.",
-            )
         if asked:
             object.__setattr__(self, "strategy", Strategy.SORT)
         elif self.strategy is Strategy.SORT:
             object.__setattr__(self, "sort", TABLE_ORDER)
+        if self.strategy is Strategy.SORT and self.rewrite_to_current_spec:
+            raise BadInput(
+                f"{(asked or ORDERS)[0]} does not go with rewrite_to_current_spec.",
+                hint="Move the files first, and sort them with a second job.",
+            )
 
 
 @dataclass(frozen=True, slots=True)
