@@ -29,8 +29,8 @@ class Server:
             .config("spark.driver.memory", os.environ.get("ORACLE_MEMORY", "1g"))
             # Tables here have a few rows, so the time that compilers take is never earned back.
             .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+            # Expressions are compiled, as for users: interpreted ones read timestamps of metadata tables as null.
             .config("spark.sql.codegen.wholeStage", "false")
-            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.local.dir", scratch)
