@@ -1,13 +1,19 @@
 """Map tasks of a sort: rows reach their ranges, whether they are gathered or sliced."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.tasks import make_task
 from tidyberg.execute.kernel.range_sort import cut
 from tidyberg.execute.kernel.range_sort.ipc_chunks import from_chunk, gathered, to_chunks
+from tidyberg.execute.tasks.range_sort import cut_tasks
+from tidyberg.model.sizes import MB
+from tidyberg.model.task import TaskInput
 
 COLUMN = st.one_of(
     st.lists(st.text(min_size=3, max_size=3, alphabet="abc"), min_size=1),
@@ -70,3 +76,14 @@ def test_many_small_pieces_are_gathered() -> None:
     assert cut._ascending_from(ranges, rows) is None
     few = np.repeat(np.arange(2, dtype=np.int32), cut._MIN_PIECE_ROWS)
     assert cut._ascending_from(few, pa.table({"id": few})) is not None
+
+
+@pytest.mark.parametrize(
+    ("files", "cores", "tasks"),
+    [(1, 2, 1), (96, 2, 10), (96, 4, 12), (96, 1, 9), (96, 100, 57), (16, 8, 9)],
+    ids=["one small file", "nine of 48 MB", "four cores", "one core", "more cores than work", "as small as allowed"],
+)
+def test_map_tasks_are_as_many_for_each_core(files: int, cores: int, tasks: int, tmp_path: Path) -> None:
+    inputs = [TaskInput(f"{number}.parquet", round(4.8 * MB), 1) for number in range(files)]
+    task = make_task(inputs, pa.schema([pa.field("x", pa.int64())]), tmp_path)
+    assert len(cut_tasks(task, cores)) == tasks

@@ -18,6 +18,7 @@ from tidyberg.errors import ConfigurationError, EngineError
 from tidyberg.execute.spark.class_archive import find_archive, submit_options, uses_archive
 from tidyberg.execute.spark.launch import Launch, changed_environment, launched, spark_home
 from tidyberg.execute.spark.private import forget_context, is_stopped, take_accumulator_server, take_gateway
+from tidyberg.model.sizes import MB
 
 _NEEDED_JAVA = 17
 _INSTALL_JAVA = "Install Java 17 (a JDK or JRE) and set JAVA_HOME, or use the inline engine."
@@ -58,9 +59,12 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-        # By default Arrow's allocator returns pages after 10 ms, and the operating system zeroes them again soon after,
-        # which takes 5 % of the CPU of a rewrite. Workers keep their memory for the next task. Spark ends idle workers.
+        # By default allocators return pages at once, and the operating system zeroes them again soon after, which takes
+        # 5 % of the CPU of a rewrite and 20 % of a sort. Workers keep their memory for the next task: Arrow's batches,
+        # and NumPy's arrays, which the C library allocates. Spark ends idle workers.
         "spark.executorEnv.MIMALLOC_PURGE_DELAY": "30000",
+        "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * MB),
+        "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 * MB),
         # A cancelled worker should stop writing soon.
         "spark.python.task.killTimeout": "100ms",
         # The only query plans are `range` and `mapInArrow`, which need no optimizer and no code generation.

@@ -75,7 +75,10 @@ def sample_tasks(task: Task, tasks: int) -> list[SampleTask]:
 def cut_tasks(task: Task, cores: int) -> list[Task]:
     """Return the group's task with the inputs of each map task."""
     size = sum(file.size for file in task.inputs)
-    maps = max(size // _MAP_BYTES, min(2 * cores, size // _SMALL_MAP_BYTES), 1)
+    smallest = size // _SMALL_MAP_BYTES
+    maps = max(size // _MAP_BYTES, min(2 * cores, smallest), 1)
+    even = -(-maps // cores) * cores  # so that no core is idle while others run the last tasks
+    maps = even if even <= smallest else maps
     return [replace(task, inputs=share) for share in shares(task.inputs, min(maps, _MOST_PARTS))]
 
 

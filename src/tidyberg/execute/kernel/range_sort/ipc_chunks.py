@@ -29,10 +29,16 @@ def from_chunk(chunk: pa.Buffer) -> pa.Table:
 
 
 def _to_ipc(rows: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
+    size = pa.MockOutputStream()
+    _write_ipc(rows, size)
+    chunk = pa.allocate_buffer(size.size())  # a stream that grows would copy the rows again
+    _write_ipc(rows, pa.FixedSizeBufferWriter(chunk))
+    return chunk
+
+
+def _write_ipc(rows: pa.Table, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return sink.getvalue()
 
 
 def combined(column: pa.ChunkedArray) -> pa.Array:

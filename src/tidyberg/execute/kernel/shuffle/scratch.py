@@ -5,8 +5,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from tidyberg.execute.kernel.shuffle.chunk_files import (
     ChunkFileWriter,
     ChunkReader,
@@ -44,8 +42,6 @@ def map_to_scratch(
         with suppress(OSError):
             path.unlink()
         raise
-    finally:
-        pa.default_memory_pool().release_unused()
     files = {partition: file for partition in range(task.partitions) for file in writer.files(partition)}
     return ScratchMapResult(task.job_id, task.group_id, task.number, files, report)
 
@@ -54,10 +50,7 @@ def reduce_from_scratch(
     task: ScratchReduceTask, number: int, storage: Storage, should_stop: Callable[[], bool]
 ) -> ScratchReduceResult:
     attempt = ShuffleAttempt(number, storage, should_stop, task.memory_bytes)
-    try:
-        result = task.task.reduce(ChunkReader(task.files), attempt)
-    finally:
-        pa.default_memory_pool().release_unused()
+    result = task.task.reduce(ChunkReader(task.files), attempt)
     return ScratchReduceResult(task.job_id, task.group_id, task.number, result)
 
 

@@ -43,7 +43,6 @@ def map_rows(
     try:
         for number in numbers:
             yield from _chunk_rows(job, number, targets, ShuffleAttempt(attempt, Storage(storage), _never))
-            pa.default_memory_pool().release_unused()
     except KernelFailure as failure:
         if failure.kind is FailureKind.STORAGE:
             raise  # Spark tries again
@@ -85,7 +84,6 @@ def reduce_rows(
         numbers = range(target, len(job.reduces), targets)
         for number in numbers:
             yield _reduced(job, number, writer, ShuffleAttempt(attempt, Storage(storage), _never))
-            pa.default_memory_pool().release_unused()
 
 
 def _keep_chunks(arrived: Iterable[pa.RecordBatch], writer: ChunkFileWriter, target: int) -> Iterator[pa.RecordBatch]:
