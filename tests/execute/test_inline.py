@@ -60,7 +60,7 @@ def test_a_damaged_file_fails_the_run(tmp_path: Path) -> None:
 
 
 def test_cancel_stops_between_batches_and_removes_partial_outputs(tmp_path: Path) -> None:
-    made = tasks(tmp_path, 2, rows=200_000, batch_rows=100)
+    made = tasks(tmp_path, 2, rows=200_000, batch_rows=10)
     cancel = CancelToken()
     timer = threading.Timer(0.1, cancel.cancel)
     timer.start()
@@ -74,7 +74,7 @@ def test_cancel_stops_between_batches_and_removes_partial_outputs(tmp_path: Path
 
 
 def test_closing_the_results_early_ends_all_threads_and_removes_partial_outputs(tmp_path: Path) -> None:
-    made = [*tasks(tmp_path / "small", 1), *tasks(tmp_path / "large", 2, rows=200_000, batch_rows=100)]
+    made = [*tasks(tmp_path / "small", 1), *tasks(tmp_path / "large", 2, rows=200_000, batch_rows=10)]
     results = InlineEngine(3).run(made, STORAGE, cancel=CancelToken())
     assert next(results).group_id == 0
     results.close()
