@@ -27,7 +27,7 @@ def rewrite(attempt: RewriteAttempt) -> TaskResult:
             result = way.rewrite(attempt)
             break
         except CannotCopy as refusal:  # it has removed its outputs
-            refusals[type(way)] = refusal
+            refusals[type(way)] = refusal.with_traceback(None)  # it would keep the files and rows of the attempt
     else:
         result = last.rewrite(attempt)
     if attempt.task.mode == "merge":
