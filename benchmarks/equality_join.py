@@ -1,10 +1,9 @@
 """Compacts a table whose equality deletes do not fit into the memory of a worker, with tidyberg and with Java.
 
 Keys are texts of 26 characters, in random order. Half of the rows of the older data files are deleted; most keys match
-no row. A worker of tidyberg may take 1 GB of memory. This is measured, and more is a failure. Spark also limits the
-address space of a worker, to 2 GB, because Arrow's allocator reserves 1 GB at once and uses little of it. Java gets 1
-GB of heap for each core. DuckDB computes the surviving rows with a join of its own, before and after. Run it with
-`python -m benchmarks.equality_join`. `--help` lists the sizes.
+no row. A worker of tidyberg may ask for 1 GB of address space; what asks for more fails. Its memory is measured, too.
+Java gets 1 GB of heap for each core. DuckDB computes the surviving rows with a join of its own, before and after. Run
+it with `python -m benchmarks.equality_join`. `--help` lists the sizes.
 """
 
 import argparse
@@ -168,7 +167,7 @@ def tidyberg_side(directory: Path, scratch: Path, cap: str) -> None:
     from tidyberg.record.process import is_alive
     from tidyberg.record.sqlite import SqliteStore
 
-    conf = {"spark.executor.pyspark.memory": "2g"} if cap == "address-space" else {}
+    conf = {"spark.executor.pyspark.memory": "1g"} if cap == "address-space" else {}
     with Warehouse(directory) as warehouse:
         engine: Callable[[], Any] = (
             (lambda: InlineEngine(max_parallelism=1))

@@ -104,7 +104,7 @@ def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
     warehouse = Warehouse(order.directory, properties=order.properties)
     engine = SparkEngine(
         f"local[{order.threads}]",
-        conf={"spark.local.dir": str(scratch), **limited_workers(settings.get("memory"), order.threads)},
+        conf={"spark.local.dir": str(scratch), **limited_workers(settings.get("memory"))},
     )
     if "session" in settings:  # an engine on somebody's session uses Spark's shuffle
         engine.start()
@@ -125,11 +125,11 @@ def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
     return rewrite
 
 
-def limited_workers(gigabytes: str | None, threads: int) -> dict[str, str]:
-    """Python workers that ask for more address space than this get none, and fail. Spark divides it among threads."""
+def limited_workers(gigabytes: str | None) -> dict[str, str]:
+    """Python workers that ask for more address space than this get none, and fail."""
     if gigabytes is None:
         return {}
-    return {"spark.executor.pyspark.memory": f"{round(float(gigabytes) * 1024) * threads}m"}
+    return {"spark.executor.pyspark.memory": f"{round(float(gigabytes) * 1024)}m"}
 
 
 def java_sort_side(order: Order, scratch: Path) -> Rewrite:
