@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +12,13 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.columns.field_ids import field_id
 from tidyberg.execute.kernel.columns.project import Selection, leaves
 from tidyberg.execute.kernel.order.values import key_schema
-from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
+from tidyberg.execute.kernel.read.open_files import SMALL_FILE, OpenFile, open_file, open_run
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import SampleResult, SampleTask
+from tidyberg.model.task import SampleResult, SampleTask, TaskInput
 from tidyberg.storage.file_io import Storage
+from tidyberg.storage.prefetch import prefetched
 
 _MEASURED_ROWS = 16_384  # the size of rows in memory is measured on so many of a file
 _MEASURED_FILES = 2  # of each task
@@ -35,7 +37,7 @@ def sample_keys(task: SampleTask, storage: Storage, should_stop: Callable[[], bo
     footers: list[tuple[pq.FileMetaData, Selection]] = []
     measured: list[pa.RecordBatch] = []
     in_all = sum(file.records for file in task.inputs)
-    with closing(open_prefetched(storage, task.inputs)) as files:
+    with closing(prefetched(partial(_open, storage), task.inputs)) as files:
         for file in files:
             if should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
@@ -66,6 +68,11 @@ def _reader(task: SampleTask, storage: Storage, columns: pa.Schema, should_stop:
         should_stop=should_stop,
         name_mapping=task.name_mapping,
     )
+
+
+def _open(storage: Storage, file: TaskInput) -> OpenFile:
+    """Only the columns of the key are fetched, unless one request for the whole file is as cheap."""
+    return open_file(storage, file) if file.size <= SMALL_FILE else open_run(storage, file)
 
 
 def _sampled(reader: Reader, file: OpenFile, wanted: int, most: int) -> Iterator[pa.RecordBatch]:
