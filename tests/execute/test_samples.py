@@ -30,7 +30,7 @@ class CountingFile(io.FileIO):
 
 
 class CountingStorage(Storage):
-    def open_input(self, place: Place, size: int | None = None) -> pa.NativeFile:  # noqa: ARG002
+    def open_input(self, place: Place, size: int | None = None) -> pa.NativeFile:
         return pa.PythonFile(CountingFile(place.path), mode="r")
 
 
