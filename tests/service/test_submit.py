@@ -238,7 +238,7 @@ def test_jobs_are_accepted_while_the_catalog_hangs_and_it_is_not_called_again(
     service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = Hanging()
-    service.lookup = CatalogLookup(catalog, patience_seconds=0.1)
+    service.lookup.open_catalog, service.lookup.patience_seconds = catalog, 0.1
     accepted = [submit(service) for _ in range(20)]
     assert len({job.job_id for job in accepted}) == 20
     assert catalog.asked == 1

@@ -1,15 +1,13 @@
 """The service that the API and the scheduler call: it checks requests and callers, and queues jobs."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from tidyberg.catalog.open import unknown_namespace
 from tidyberg.control.control import Control
-from tidyberg.errors import BadInput, UnknownCatalog, UnknownJob, UnknownNamespace, UnknownPlan
+from tidyberg.errors import BadInput, UnknownJob, UnknownPlan
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.expiry import EXPIRE, ExpiryResult
 from tidyberg.model.maintenance import MAINTAIN, MaintenancePlan
@@ -41,7 +39,7 @@ from tidyberg.service.estimates import Estimates
 from tidyberg.service.event_inbox import EventInbox, EventsTaken
 from tidyberg.service.event_parsing import ReceivedEvent
 from tidyberg.service.housekeeping import Housekeeping
-from tidyberg.service.identifiers import is_id, table_ref
+from tidyberg.service.identifiers import is_id
 from tidyberg.service.kinds import KINDS, kind_of
 from tidyberg.service.kinds.base import RequestScope
 from tidyberg.service.kinds.expire import plan_expiry
@@ -55,11 +53,11 @@ from tidyberg.service.request_checks import checked_priority, options_as_asked
 from tidyberg.service.requests import JobView, ReadinessReport, ScheduleTimes, SubmitRequest
 from tidyberg.service.scan_report_inbox import ScanReportInbox
 from tidyberg.service.schedules import Schedules
+from tidyberg.service.table_resolver import TableResolver, without_namespace_hints
 from tidyberg.service.workers import Workers
-from tidyberg.settings.catalogs import default_catalog_name, known_catalogs
 from tidyberg.settings.job_options import check_kind
 from tidyberg.settings.options import plan_options
-from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
+from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.metrics import Metrics
 
 MOST_ON_A_PAGE = 1000
@@ -80,11 +78,11 @@ class Service:
 
     def __post_init__(self) -> None:
         self.lookup = CatalogLookup(self.control.catalog)
-        self._catalogs = frozenset(known_catalogs(self.settings))
+        self._resolver = TableResolver(self.settings, self.access, self.lookup)
         self._readiness = ReadinessCheck(
             self.records,
             self.lookup,
-            sorted(self._catalogs),
+            sorted(self._resolver.catalogs),
             lambda: self.check_engine(),
             needs_catalog=self.settings.server.ready_needs_catalog,
         )
@@ -150,7 +148,7 @@ class Service:
             act.target = f"{ref.catalog}.{ref}"
             act.tenant = tenant = self.access.tenant_for(who, ref, request.tenant)
             self.pauses.refuse_paused(ref)
-            with self._without_namespace_hints(who):
+            with without_namespace_hints(who):
                 checked = kind.check(request, self._scope(ref))
             submission = Submission(
                 job_id=str(uuid.uuid4()),
@@ -202,7 +200,7 @@ class Service:
         self.access.require(who, Role.VIEWER)
         ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
         tenant = self.access.tenant_for(who, ref, request.tenant)
-        with self._without_namespace_hints(who):
+        with without_namespace_hints(who):
             plan = self.control.plan(ref, self._options(ref, request))
         self.records.ledger.keep_plan(KeptPlan(plan.hash, ref, tenant, self.now_ms(), plan_to_json(plan)))
         return plan
@@ -210,14 +208,14 @@ class Service:
     def plan_expiry(self, request: SubmitRequest, who: Principal) -> ExpiryResult:
         """Returns which snapshots and how many files a job would remove."""
         ref, options = self._checked(request, who)
-        with self._without_namespace_hints(who):
+        with without_namespace_hints(who):
             return plan_expiry(self.control, ref, options)
 
     def plan_maintenance(self, request: SubmitRequest, who: Principal) -> MaintenancePlan:
         """Returns what each step of a job would do. It lists files and loads other tables, as the job does."""
         self.access.require_kinds(who, (MAINTAIN,))
         ref, options = self._checked(request, who)
-        with self._without_namespace_hints(who):
+        with without_namespace_hints(who):
             return plan_maintenance(self.control, self.settings, ref, options)
 
     def job(self, job_id: str, who: Principal) -> JobView:
@@ -248,8 +246,8 @@ class Service:
 
     def tables(self, who: Principal, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
         self.access.require(who, Role.VIEWER)
-        catalog = self._catalog(catalog, who)
-        with self._without_namespace_hints(who):
+        catalog = self._resolver.catalog(catalog, who)
+        with without_namespace_hints(who):
             found = self.control.tables(catalog, namespace)
         mine = [summary for summary in found if self.access.may_see(who, summary.table)]
         if not mine and namespace is not None and not self.access.may_see_namespace(who, catalog, namespace):
@@ -258,9 +256,9 @@ class Service:
 
     def health(self, ref: TableRef, who: Principal) -> HealthReport:
         self.access.require(who, Role.VIEWER)
-        self._catalog(ref.catalog, who)
+        self._resolver.catalog(ref.catalog, who)
         self.access.tenant_for(who, ref, None)
-        with self._without_namespace_hints(who):
+        with without_namespace_hints(who):
             return self.control.health(ref, plan_options(self.settings, ref, {}))
 
     def schedules(self, who: Principal) -> list[Schedule]:
@@ -288,18 +286,13 @@ class Service:
         """Takes a report of a scan, which `read` returns, or None for a report that is ignored."""
 
         def resolve() -> TableRef:
-            return self.resolve(table, self._event_catalog(prefix), namespace, who=who)
+            return self.resolve(table, self._resolver.catalog_of_event(prefix), namespace, who=who)
 
         self._scan_reports.receive(read, who, f"{namespace}.{table}", resolve)
 
     def _table_of(self, event: ReceivedEvent, who: Principal) -> TableRef:
-        catalog = self._event_catalog(event.catalog or "")
+        catalog = self._resolver.catalog_of_event(event.catalog or "")
         return self.resolve(event.table, catalog, None, who=who)
-
-    def _event_catalog(self, named: str) -> str | None:
-        """Returns what the settings call the catalog of an event. If there is only one, it is that one."""
-        known = self.settings.scheduler.events.catalogs.get(named, named)
-        return None if known not in self._catalogs and len(self._catalogs) == 1 else known or None
 
     def audit(self, who: Principal, before: int | None = None, limit: int = 50) -> Sequence[AuditEntry]:
         self.access.require(who, Role.ADMIN)
@@ -319,28 +312,7 @@ class Service:
         self, table: str, catalog: str | None = None, namespace: str | None = None, *, who: Principal
     ) -> TableRef:
         """Returns the table that a name means, whether or not it exists."""
-        catalog = self._catalog(catalog, who)
-        return table_ref(catalog, namespace, table, lambda: self._namespace(catalog, table, who))
-
-    def _namespace(self, catalog: str, table: str, who: Principal) -> str:
-        return self.settings.default_namespace or self.lookup.namespace_of(
-            catalog, table, lambda ref: self.access.may_see(who, ref)
-        )
-
-    @cached_property
-    def _default_catalog(self) -> str:
-        return default_catalog_name(self.settings)  # also reads the configuration of PyIceberg
-
-    def _catalog(self, name: str | None, who: Principal) -> str:
-        """Returns the catalog. One of another tenant is reported as unknown."""
-        visible = [known for known in sorted(self._catalogs) if self.access.may_see_catalog(who, known)]
-        if name == DEFAULT_CATALOG and name not in self._catalogs and len(self._catalogs) == 1:
-            name = None  # a single catalog is the default, whatever its name
-        name = name if name is not None else self._default_catalog
-        if name not in visible:
-            known = ", ".join(visible) or "none is configured"
-            raise UnknownCatalog(f"There is no catalog {name[:100]!r}.", hint=f"Known: {known}.")
-        return name
+        return self._resolver.table(table, catalog, namespace, who)
 
     def _options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
         return plan_options(self.settings, ref, options_as_asked(request))
@@ -365,16 +337,6 @@ class Service:
         return RequestScope(
             self.settings, ref, self.now_ms(), look=lambda refresh: self.lookup.table(ref, refresh=refresh)
         )
-
-    @contextmanager
-    def _without_namespace_hints(self, who: Principal) -> Iterator[None]:
-        """Removes the hint from UnknownNamespace, because it may name namespaces of other tenants."""
-        try:
-            yield
-        except UnknownNamespace as error:
-            if who.tenants is None:
-                raise
-            raise UnknownNamespace(error.message) from None
 
     def _queue(self, submission: Submission, key: str | None) -> Submission:
         if key is not None and not is_id(key):
