@@ -24,6 +24,7 @@ class Scenario:
     times_faster: float = 1.0  # than Java's rewrite_data_files: the target
     core: bool = False  # part of the short run
     in_memory: bool = True  # small enough for an opponent that holds all rows in memory
+    warm_up_files: int | None = None  # of the table that warms up both sides; None: a tenth of the files, within limits
 
     @property
     def for_duckdb(self) -> bool:
@@ -40,7 +41,7 @@ class Scenario:
 
     def small(self) -> "Scenario":
         """Returns a scenario of the same shape with few files, to warm up both sides."""
-        files = min(40, max(8, min(self.files // 10, 800_000 // self.rows_per_file)))
+        files = self.warm_up_files or min(40, max(8, min(self.files // 10, 800_000 // self.rows_per_file)))
         deletes = replace(self.deletes, equality_files=min(2, self.deletes.equality_files)) if self.deletes else None
         return replace(self, files=files, deletes=deletes, partitions=files // 10 if self.partitions else 0)
 
