@@ -89,11 +89,14 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
 
 
 def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
-    """Runs tidyberg: sorts all rows of the table. The mode is the kind of order, its columns and further settings."""
+    """Runs tidyberg: sorts all rows of the table. The mode is the kind of order, its columns and further settings.
+
+    With the setting `compact`, files that claim the order of the table are merged in it instead.
+    """
     from tidyberg.control.control import Control
     from tidyberg.execute.spark.engine import SparkEngine
     from tidyberg.execute.spark.session import session_of
-    from tidyberg.model.options import PlanOptions
+    from tidyberg.model.options import PlanOptions, Strategy
     from tidyberg.model.table import TableRef
     from tidyberg.record.process import is_alive
     from tidyberg.record.sqlite import SqliteStore
@@ -117,7 +120,8 @@ def tidyberg_sort_side(order: Order, scratch: Path) -> Rewrite:
 
     def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
         force = "incremental" not in settings
-        options = PlanOptions(target_file_size=target_bytes, force=force, **{kind: columns})  # type: ignore[arg-type]
+        order: dict[str, Any] = {"strategy": Strategy.FULL} if "compact" in settings else {kind: columns}
+        options = PlanOptions(target_file_size=target_bytes, force=force, **order)
         result = control.compact(TableRef.parse(table, warehouse.name), options)
         assert result.outcome == "committed", result
         return {"groups": len(result.plan.groups)}

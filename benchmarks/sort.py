@@ -4,6 +4,7 @@ python -m benchmarks.sort
 python -m benchmarks.sort --only sort --rows skewed
 python -m benchmarks.sort --only sort --rows runs
 python -m benchmarks.sort --only sort --rows added
+python -m benchmarks.sort --only sort --rows claimed
 python -m benchmarks.sort --only sort --gb 4 --worker-gb 1 --sides tidyberg
 """
 
@@ -12,10 +13,13 @@ import json
 import sys
 from dataclasses import dataclass, replace
 
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import IdentityTransform
+
 from benchmarks.measure import BenchmarkError, Run, measure
 from benchmarks.scenarios import SCENARIOS, Scenario
 from benchmarks.two_sides import add_options, home_of
-from benchmarks.warehouse import Bench, RowSum, append_files
+from benchmarks.warehouse import CODEC, Bench, RowSum, append_files
 from tidyberg import app
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.sizes import GB, MB
@@ -57,14 +61,15 @@ def main() -> None:
     parser.add_argument("--spark-shuffle", action="store_true", help="move rows by Spark's shuffle, as on a cluster")
     parser.add_argument(
         "--rows",
-        choices=("skewed", "runs", "added"),
-        help="half of all rows have one key; every file is sorted by the key; 5 %% of the files came after a sort",
+        choices=("skewed", "runs", "claimed", "added"),
+        help="half of all rows have one key; every file is sorted by the key; every file also claims the order of the "
+        "table, and tidyberg's compaction keeps it; 5 %% of the files came after a sort",
     )
     given = parser.parse_args()
     scenario = _scenario(given.gb, given.rows)
     failed = False
     with home_of(given.keep) as home:
-        bench = (SortedBench if given.rows == "added" else Bench)(home / scenario.name, scenario)
+        bench = _BENCHES.get(given.rows, Bench)(home / scenario.name, scenario)
         expected = bench.prepare()
         if given.only_build:
             return
@@ -73,6 +78,7 @@ def main() -> None:
                 settings = [f"memory={given.worker_gb}"] if given.worker_gb else []
                 settings += ["session=yes"] if given.spark_shuffle else []
                 settings += ["incremental=yes"] if given.rows == "added" else []
+                settings += ["compact=yes"] if given.rows == "claimed" else []
                 bench.scenario = replace(scenario, mode=" ".join([layout.mode, *settings]))
                 runs = {}
                 for side in given.sides:
@@ -81,7 +87,7 @@ def main() -> None:
                     except BenchmarkError as error:
                         print(f"{layout.name} by {side} failed: {error}", file=sys.stderr)
                         failed = True
-                is_sorted = given.rows in ("runs", "added")
+                is_sorted = given.rows in _BENCHES or given.rows == "runs"
                 _report(replace(layout, times_faster=_OF_SORTED_FILES) if is_sorted else layout, runs)
     sys.exit(failed)
 
@@ -90,11 +96,8 @@ def _scenario(gb: float | None, rows: str | None) -> Scenario:
     scenario = replace(SCENARIOS["encode"], warm_up_files=_WARM_UP_FILES)
     if gb is not None:
         scenario = replace(scenario, name=f"sort-{gb:g}gb", files=round(scenario.files * gb * GB / _TABLE_BYTES))
-    if rows == "added":
-        scenario = replace(scenario, name=f"{scenario.name}-added")
-    elif rows is not None:
-        scenario = replace(scenario, name=f"{scenario.name}-{rows}", rows=rows)
-    return scenario
+    kind = {"added": scenario.rows, "claimed": "runs"}.get(rows or "", rows or scenario.rows)
+    return replace(scenario, name=f"{scenario.name}-{rows or 'random'}", rows=kind)
 
 
 class SortedBench(Bench):
@@ -112,6 +115,19 @@ class SortedBench(Bench):
         table = warehouse.catalog.load_table(name)
         numbers = range(scenario.files - new, scenario.files)
         return sum((rows for rows, _ in append_files(table, scenario, numbers)), expected)
+
+
+class ClaimingBench(Bench):
+    """A table with a sort order, of which every file claims to be in it."""
+
+    def build(self, warehouse: Warehouse, name: str, scenario: Scenario) -> RowSum:
+        table = warehouse.create_table(name, scenario.rows_of(0).schema, properties=CODEC)
+        with table.update_sort_order() as update:
+            update.asc(_COLUMN, IdentityTransform(), NullOrder.NULLS_FIRST)
+        return sum((rows for rows, _ in append_files(table, scenario, range(scenario.files))), RowSum())
+
+
+_BENCHES: dict[str | None, type[Bench]] = {"added": SortedBench, "claimed": ClaimingBench}
 
 
 def _report(layout: Layout, runs: dict[str, Run]) -> None:

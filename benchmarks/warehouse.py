@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DATA_FILE_TYPE, DataFile
 from pyiceberg.table import Table
 
 from benchmarks.delete_files import commit_position_deletes
@@ -30,6 +30,7 @@ from tidyberg.observe.pin import pin
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.testing import Warehouse, local_path
 
+_SORT_ORDER_ID = [part.name for part in DATA_FILE_TYPE[2].fields].index("sort_order_id")
 TABLE = "db.events"
 SMALL_TABLE = "db.small"
 # Explicit, because the defaults differ: PyIceberg writes zstd and Java gzip.
@@ -197,6 +198,8 @@ def _write(table: Table, scenario: Scenario, number: int) -> tuple[RowSum, DataF
     count, deletes = scenario.rows_per_file, scenario.deletes
     rows = scenario.rows_of(number)
     (data_file,) = _dataframe_to_data_files(table.metadata, rows, table.io)
+    if order := table.metadata.default_sort_order_id:
+        data_file[_SORT_ORDER_ID] = order  # the rows of such tables are in their order
     if deletes is not None:
         kept = np.ones(count, np.bool_)
         kept[deletes.deleted(number, count, scenario.files)] = False

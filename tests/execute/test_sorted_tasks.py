@@ -11,15 +11,16 @@ import pytest
 
 from tests.builders.delete_files import equality_delete, position_delete
 from tests.builders.tasks import field, make_task, read_rows, run, write_file
-from tidyberg.execute.kernel.merge_runs import is_small
+from tidyberg.execute.kernel.merge_runs import RunMerger, is_small
 from tidyberg.execute.kernel.order.sorting import is_sorted, sorted_positions
+from tidyberg.execute.kernel.write.spill import SpillFile
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.model.task import Task, TaskInput, TaskPartitionField, TaskResult
 
 SCHEMA = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2), field("part", pa.int32(), 3)])
 KEY = SortKey((SortField(1, descending=True, nulls_last=True), SortField(2)), order_id=3)
-MERGED = ["in memory", "as streams"]
+MERGED = ["in memory", "decoded", "as streams"]
 
 
 def rows(count: int, seed: int) -> pa.Table:
@@ -36,14 +37,14 @@ def sorted_rows(count: int, seed: int) -> pa.Table:
 
 def runs(directory: Path, files: int = 6, count: int = 800) -> list[TaskInput]:
     return [
-        write_file(directory / f"{n}.parquet", sorted_rows(count, n), row_group_size=300, data_page_size=500)
+        write_file(directory / f"{n}.parquet", sorted_rows(count, n), row_group_size=100, data_page_size=500)
         for n in range(files)
     ]
 
 
 def merge_task(inputs: list[TaskInput], directory: Path, way: str = "in memory", **changes: Any) -> Task:
-    # With so little memory the rows cannot be sorted at once. The pages of the files still fit.
-    memory = {"in memory": 256 * 1024 * 1024, "as streams": 120_000}[way]
+    # With less memory the rows are not sorted at once, and with still less only pages of the files fit.
+    memory = {"in memory": 256 * 1024 * 1024, "decoded": 120_000, "as streams": 40_000}[way]
     options = {"mode": "merge", "sort_key": KEY, "memory_bytes": memory, "batch_rows": 128, **changes}
     task = make_task(inputs, SCHEMA, directory, **options)
     assert is_small(task) == (way == "in memory") or not any(file.records for file in inputs)
@@ -109,8 +110,13 @@ def test_far_too_many_rows_are_refused_and_leave_nothing_behind(tmp_path: Path, 
 
 @pytest.mark.parametrize("way", MERGED)
 def test_sorted_files_are_merged_in_order(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    unused = "sort.SortingWriter" if way == "as streams" else "merge_runs.RunMerger"
-    monkeypatch.delattr(f"tidyberg.execute.kernel.{unused}.write")
+    unused = {
+        "in memory": ["merge_runs.RunMerger.write"],
+        "decoded": ["sort.SortingWriter.write", "merge_runs._check_memory"],
+        "as streams": ["sort.SortingWriter.write", "merge_runs.RunMerger._decoded"],
+    }
+    for name in unused[way]:
+        monkeypatch.delattr(f"tidyberg.execute.kernel.{name}")
     inputs = runs(tmp_path / "in")
     result = run(merge_task(inputs, tmp_path / "out", way, outputs=2))
     assert in_order(result)
@@ -121,10 +127,11 @@ def test_sorted_files_are_merged_in_order(tmp_path: Path, way: str, monkeypatch:
     assert result.output_facts[1].values == result.input_facts[1].values == 4800
 
 
-def test_a_false_claim_is_found_while_files_are_merged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["decoded", "as streams"])
+def test_a_false_claim_is_found_while_files_are_merged(tmp_path: Path, way: str) -> None:
     """The rows are sorted then, so the outputs are in order all the same, and a warning names the file."""
     inputs = [*runs(tmp_path / "in"), write_file(tmp_path / "in" / "false.parquet", rows(800, 9))]
-    result = run(merge_task(inputs, tmp_path / "out", "as streams"))
+    result = run(merge_task(inputs, tmp_path / "out", way))
     assert claims(result) == {3}
     assert in_order(result)
     assert "false.parquet claims a sort order, but its live row" in result.warnings[0]
@@ -197,6 +204,52 @@ def test_no_rows_give_no_outputs(tmp_path: Path, way: str) -> None:
     assert result.outputs == ()
 
 
+def test_rows_that_take_more_memory_than_footers_say_are_sorted_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages may hold far fewer bytes than rows in memory, as those with dictionaries do."""
+    spilled: list[int] = []
+    write = SpillFile.write
+
+    def counted(file: SpillFile, rows: pa.Table) -> list[int]:
+        spilled.append(rows.num_rows)
+        return write(file, rows)
+
+    monkeypatch.setattr(SpillFile, "write", counted)
+    monkeypatch.setattr("tidyberg.execute.kernel.merge_runs._DECODED_PER_PLAIN", 0.001)
+    result = run(merge_task(runs(tmp_path / "in"), tmp_path / "out", "decoded", memory_bytes=50_000))
+    assert claims(result) == {3}
+    assert in_order(result)
+    assert result.warnings == ()
+    assert multiset(written(result)) == multiset(pa.concat_tables([sorted_rows(800, n) for n in range(6)]))
+    assert len(list((tmp_path / "out").iterdir())) == len(result.outputs)
+    assert sum(spilled) == 4800
+
+
+def test_a_merge_stops_on_request_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files have been read when the first rows are written, so only the merge itself can notice."""
+    written_rows: list[int] = []
+    write = RunMerger.write_in_order
+
+    def write_in_order(merger: RunMerger, rows: pa.Table) -> None:
+        written_rows.append(rows.num_rows)
+        write(merger, rows)
+
+    monkeypatch.setattr(RunMerger, "write_in_order", write_in_order)
+    with pytest.raises(KernelFailure) as raised:
+        run(merge_task(runs(tmp_path / "in"), tmp_path / "out", "decoded"), should_stop=lambda: bool(written_rows))
+    assert raised.value.kind is FailureKind.STOPPED
+    assert len(written_rows) == 1
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_runs_of_a_few_rows_are_not_merged_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("tidyberg.execute.kernel.merge_runs.RunMerger._decoded")
+    result = run(merge_task(runs(tmp_path / "in", 20, 100), tmp_path / "out", "decoded", memory_bytes=30_000))
+    assert claims(result) == {3}
+    assert in_order(result)
+
+
 def test_more_files_than_can_be_merged_at_once_are_sorted(tmp_path: Path) -> None:
     result = run(merge_task(runs(tmp_path / "in"), tmp_path / "out", "as streams", memory_bytes=20_000))
     assert claims(result) == {3}
@@ -213,7 +266,7 @@ def test_files_beyond_all_limits_are_rewritten_without_a_claim_and_with_a_warnin
 
 def test_files_that_were_fetched_in_pieces_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files beyond a size are not held in memory. Only buffers of their column chunks are."""
-    monkeypatch.setattr("tidyberg.execute.kernel.merge_runs._HELD_BYTES", 0)
+    monkeypatch.setattr("tidyberg.execute.kernel.merge_runs._STORED_BYTES", 0)
     result = run(merge_task(runs(tmp_path / "in"), tmp_path / "out", "as streams"))
     assert in_order(result)
     assert claims(result) == {3}

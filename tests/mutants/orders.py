@@ -36,6 +36,20 @@ ORDERS = (
         CUTS,
     ),
     Mutant(
+        "rows that take more memory than expected are not merged in memory",
+        "execute/kernel/merge_runs.py",
+        "if self._bytes > _decoded_limit(self._task):",
+        "if False:",
+        TASKS,
+    ),
+    Mutant(
+        "a merge looks whether it must stop",
+        "execute/kernel/ordered_rows.py",
+        "            self.raise_if_stopped()\n            self.write_in_order(table)",
+        "            self.write_in_order(table)",
+        TASKS,
+    ),
+    Mutant(
         "files are written one after the other only if the next begins where the last one ends",
         "execute/kernel/disjoint_runs.py",
         "if low < len(self._runs) and not self._may_follow(run, self._runs[low]):",

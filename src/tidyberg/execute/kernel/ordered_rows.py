@@ -1,12 +1,15 @@
 """Writes rows that are in order. Outputs claim the order of the table only if every row was seen to be in it."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from tidyberg.execute.kernel.encode import FirstFiles, RowWriter
+from tidyberg.execute.kernel.order.merging import merged_runs
 from tidyberg.execute.kernel.order.order_check import OrderCheck
 from tidyberg.execute.kernel.write.output import FinishedOutput
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskResult
 
 
@@ -15,7 +18,10 @@ class OrderedRowWriter(RowWriter):
 
     def __init__(self, first: FirstFiles) -> None:
         super().__init__(first)
-        key = first.attempt.task.sort_key
+        self._task = first.attempt.task
+        self._schema = first.schema
+        self._should_stop = first.attempt.should_stop
+        key = self._task.sort_key
         assert key is not None
         self._key = key
         self._check = OrderCheck(first.schema, key) if key.curve is None else None
@@ -25,6 +31,16 @@ class OrderedRowWriter(RowWriter):
             self._check.add(rows)
         for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
             self.write_rows(batch)
+
+    def write_merged(self, runs: Sequence[Iterator[pa.RecordBatch]], rows_per_run: int) -> None:
+        """Raises NotInOrder if a run is not sorted."""
+        for table in merged_runs(runs, self._schema, self._key, rows_per_run=rows_per_run):
+            self.raise_if_stopped()
+            self.write_in_order(table)
+
+    def raise_if_stopped(self) -> None:
+        if self._should_stop():
+            raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
 
     def finish(self) -> list[FinishedOutput]:
         if self._check is not None and self._check.first_wrong is not None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from tidyberg.execute.kernel.attempt import RewriteAttempt
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.encode import Encode, FirstFiles, TaskWriter
-from tidyberg.execute.kernel.order.merging import merged_runs
 from tidyberg.execute.kernel.order.segments import Segments
 from tidyberg.execute.kernel.order.sorting import sorted_positions
 from tidyberg.execute.kernel.ordered_rows import OrderedRowWriter
@@ -39,9 +38,6 @@ class SortingWriter(OrderedRowWriter):
 
     def __init__(self, first: FirstFiles) -> None:
         super().__init__(first)
-        self._task = first.attempt.task
-        self._schema = first.schema
-        self._should_stop = first.attempt.should_stop
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows_seen = self._bytes_seen = 0
@@ -116,8 +112,7 @@ class SortingWriter(OrderedRowWriter):
             columns[number] = []
         table = pa.Table.from_arrays(joined, schema=self._schema)
         for start in range(0, len(positions), self._task.batch_rows):
-            if self._should_stop():
-                raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
+            self.raise_if_stopped()
             yield table.take(positions.slice(start, self._task.batch_rows))
 
     def _spill_run(self) -> None:
@@ -131,11 +126,7 @@ class SortingWriter(OrderedRowWriter):
     def _merge(self) -> None:
         row_bytes = max(1, self._bytes_seen // max(1, self._rows_seen))
         rows = self._task.memory_bytes // _PENDING_PART // row_bytes // len(self._runs)
-        runs = [self._read(run, max(1, rows)) for run in self._runs]
-        for table in merged_runs(runs, self._schema, self._key, rows_per_run=max(1, rows)):
-            if self._should_stop():
-                raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
-            self.write_in_order(table)
+        self.write_merged([self._read(run, max(1, rows)) for run in self._runs], max(1, rows))
 
     def _read(self, run: list[int], rows: int) -> Iterator[pa.RecordBatch]:
         assert self._spill is not None
