@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.memory import PeakMemory
+from benchmarks.memory import PeakMemory, touch_memory
 from benchmarks.side import Order
 from benchmarks.warehouse import Bench, RowSum
 
@@ -74,6 +74,7 @@ def _run(side: str, bench: Bench, threads: int) -> tuple[dict[str, Any], float, 
         cpu_before = 0.0
         if process.stdout.readline():  # the side has warmed up
             bench.begin()
+            touch_memory()
             cpu_before = memory.cpu_seconds()
             process.stdin.write(b"go\n")
             process.stdin.flush()
