@@ -171,19 +171,22 @@ RESULT = CompactionResult(
 )  # fmt: skip
 
 
-def test_result_shows_copied_groups_encoded_groups_and_requests() -> None:
+def test_result_shows_copied_groups_encoded_groups_requests_and_memory() -> None:
     copied = CopyTotals(
         groups=2, files=9, bytes=30 * MB, bytes_moved=28 * MB, encoded_instead={"columns were dropped": 1, "INT96": 3}
     )
     spliced = SpliceTotals(groups=1, files=12, bytes=44 * MB, bytes_spliced=41 * MB)
-    job = dataclasses.replace(JOB, copied=copied, spliced=spliced, requests={"part_copy": 1200, "get": 9})
+    job = dataclasses.replace(
+        JOB, copied=copied, spliced=spliced, requests={"part_copy": 1200, "get": 9}, worker_memory_bytes=300 * MB
+    )
     text = rendered(show_result(dataclasses.replace(RESULT, job=job)))
     assert "2 groups copied, 30 MB, 28 MB of it inside the store" in text
     assert "1 group encoded in part: 41 MB of 44 MB moved without decoding" in text
     assert "3 groups encoded instead of copied: INT96" in text
     assert "1 group encoded instead of copied: columns were dropped" in text
     assert "requests: 9 get, 1,200 part_copy" in text
-    assert not any(word in rendered(show_result(RESULT)) for word in ("copied", "in part"))
+    assert "memory: 300 MB in the largest worker" in text
+    assert not any(word in rendered(show_result(RESULT)) for word in ("copied", "in part", "memory"))
 
 
 def test_a_result_shows_before_and_after() -> None:

@@ -28,6 +28,7 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import Event, GroupFinished, StageStarted
+from tidyberg.model.sizes import MB
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse
@@ -77,6 +78,8 @@ def test_jobs_are_recorded_with_their_outcome(control: Control, table: Table) ->
     assert first.stats == result.stats
     assert first.predicted_seconds is not None
     assert first.task_seconds > 0
+    assert first.worker_memory_bytes > 10 * MB, "at least Arrow is loaded"
+    assert second.worker_memory_bytes == 0, "nothing ran"
 
 
 def test_a_plan_is_applied_as_it_was_made(warehouse: Warehouse, control: Control, table: Table) -> None:

@@ -104,6 +104,12 @@ def test_a_compaction_that_joins_keeps_the_rows_and_drops_the_deletes(
     assert not leftovers(warehouse, table)
 
 
+def test_the_memory_of_a_job_counts_that_of_its_joins(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidyberg.execute.kernel.deletes.join.joining.peak_rss_bytes", lambda: 2**40)
+    several_key_sets(warehouse, make_table(warehouse))
+    assert compact(warehouse, joining()).job.worker_memory_bytes == 2**40
+
+
 @pytest.mark.parametrize("scenario", [several_key_sets, null_keys, one_key_set_several_times])
 def test_a_minor_compaction_that_joins_writes_vectors(warehouse: Warehouse, scenario: Scenario) -> None:
     table = make_table(warehouse, BY_REGION, format_version=3)

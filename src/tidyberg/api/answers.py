@@ -130,6 +130,9 @@ class JobAnswer(BaseModel):
     splices_given_up: dict[str, int] = Field(description="Groups whose splice was given up, by reason.")
     files_joined: int = Field(description="Tiny files that were read together, as one file in memory.")
     requests: dict[str, int] = Field(description="Storage requests of the tasks, by kind; empty if not counted.")
+    worker_memory_bytes: int = Field(
+        description="The most memory of a process that ran tasks; 0 if it was not measured."
+    )
     snapshot_id: int | None = Field(
         description="The snapshot that the job committed; the last one if there are several."
     )

@@ -58,6 +58,7 @@ def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswe
         splices_given_up=dict(run.spliced.encoded_instead) if run else {},
         files_joined=run.files_joined if run else 0,
         requests=dict(run.requests) if run else {},
+        worker_memory_bytes=run.worker_memory_bytes if run else 0,
         snapshot_id=run.snapshot_id if run else None,
         estimated_cost=submission.estimated_dollars,
         cost=submission.dollars,

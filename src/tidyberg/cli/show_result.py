@@ -90,7 +90,7 @@ def _expired(result: CompactionResult) -> list[RenderableType]:
 
 
 def _how(job: Job) -> list[str]:
-    """Returns lines about copied and spliced groups, groups encoded instead, and storage requests."""
+    """Returns lines about copied and spliced groups, groups encoded instead, storage requests and memory."""
     copied = job.copied
     lines = []
     if copied.groups:
@@ -111,6 +111,8 @@ def _how(job: Job) -> list[str]:
         lines.append(
             "requests: " + ", ".join(f"{count(number)} {kind}" for kind, number in sorted(job.requests.items()))
         )
+    if job.worker_memory_bytes:
+        lines.append(f"memory: {size(job.worker_memory_bytes)} in the largest worker")
     return lines
 
 

@@ -74,6 +74,7 @@ class RemoteJob(ResponseModel):
     splices_given_up: dict[str, int] = Field(default_factory=dict)
     files_joined: int = 0
     requests: dict[str, int] = Field(default_factory=dict)
+    worker_memory_bytes: int = 0
     snapshot_id: int | None = None
     plan_hash: str | None = None
     cost: float | None = None

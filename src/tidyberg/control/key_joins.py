@@ -34,6 +34,10 @@ class KeyJoins:
         surveys = self._run(engine, storage, [join.survey(cores) for join in self.joins])
         jobs = [join.join(surveys[join.number], cores) for join in self.joins]
         results = self._run(engine, storage, jobs)
+        record = self.context.record
+        tasks_of_joins = [report for result in results.values() for report in (*result.reports, *result.results)]
+        peak = max(report.peak_rss_bytes for report in tasks_of_joins)
+        record.update(worker_memory_bytes=max(record.job.worker_memory_bytes, peak))
         found: dict[int, list[TaskDelete]] = {group_id: [] for join in self.joins for group_id in join.groups}
         for join in self.joins:
             deletes = join.found(results[join.number].results)

@@ -53,6 +53,9 @@ class RoundProgress:
             files_joined=record.job.files_joined + result.files_joined,
             groups_merged=record.job.groups_merged + group.keeps_data,
             requests=Counter(record.job.requests) + Counter(result.requests),
+            worker_memory_bytes=max(
+                record.job.worker_memory_bytes, 0 if result.group_id in self.adopted else result.peak_rss_bytes
+            ),
         )
         self.context.emit(GroupFinished(group.group_id, group.partition_path, progress))
 

@@ -214,6 +214,7 @@ class Job:
     run_merges: OrderTotals = field(default_factory=OrderTotals)
     files_joined: int = 0  # small files that were joined in memory and read as one
     requests: Mapping[str, int] = field(default_factory=dict)  # storage requests by kind; empty: not counted
+    worker_memory_bytes: int = 0  # the most memory of a process that ran tasks; 0: not measured
     cores: int | None = None
     cluster: str | None = None  # the name of the engine's resources; calibration is learned per cluster
     groups_merged: int = 0  # only their deletes were merged
