@@ -11,11 +11,17 @@ import pytest
 
 from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
 from tidyberg.execute.kernel import remote
+from tidyberg.execute.kernel.order.ranges import RangeBounds
+from tidyberg.execute.kernel.range_sort.cut import Cut
 from tidyberg.execute.kernel.remote import run_packed, tune_worker
 from tidyberg.execute.spark.worker import pack, unpack_outcome
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import TaskResult
+from tidyberg.model.shuffle import ScratchMapTask
+from tidyberg.model.sizes import GB, MB
+from tidyberg.model.sort_key import SortField, SortKey
+from tidyberg.model.task import AnyTask, Task, TaskResult
 
+KEY = SortKey((SortField(1),))
 STATUS = Path("/proc/self/status")
 
 
@@ -51,6 +57,32 @@ def test_an_attempt_beyond_the_recorded_bound_writes_nothing(tmp_path: Path) -> 
     with pytest.raises(KernelFailure, match="the limit is 4"):
         run_packed(0, pack(task), 4, 4, STORAGE)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_worker_whose_memory_is_limited_keeps_fewer_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[AnyTask] = []
+    monkeypatch.setattr(remote, "run_task", lambda task, *_: ran.append(task))
+    task = make_task(number_files(tmp_path, 1, 10), NUMBERS, tmp_path / "out")
+    shuffled = ScratchMapTask("job", 0, 0, Cut(0, task, RangeBounds(KEY, 1, b"", b"", 0), 1, 1, {}), 1, str(tmp_path))
+    for limit in (None, 64 * GB, GB):
+        monkeypatch.setattr(remote, "memory_limit", lambda limit=limit: limit)
+        for each in (task, shuffled):
+            run_packed(0, pack(each), 0, 4, STORAGE)
+    limits = [each.memory_bytes for each in ran if isinstance(each, Task | ScratchMapTask)]
+    assert limits == [256 * MB, None, 256 * MB, 8 * GB, 128 * MB, 128 * MB]
+
+
+def test_the_limit_of_a_worker_is_that_of_its_address_space() -> None:
+    """Spark sets it by `spark.executor.pyspark.memory`."""
+    code = (
+        "import resource\n"
+        "from tidyberg.execute.kernel.memory import memory_limit\n"
+        "print(memory_limit())\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**34, resource.RLIM_INFINITY))\n"
+        "print(memory_limit())\n"
+    )
+    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert reported.split() == ["None", str(2**34)]
 
 
 def test_a_worker_is_tuned_once(monkeypatch: pytest.MonkeyPatch) -> None:

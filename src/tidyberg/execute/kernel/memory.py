@@ -1,4 +1,4 @@
-"""Measures the memory of this process."""
+"""Measures the memory of this process, and asks how much it may have."""
 
 import resource
 import sys
@@ -7,3 +7,12 @@ import sys
 def peak_rss_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def memory_limit() -> int | None:
+    """Returns how many bytes of address space this process may have, or None if nobody limits it.
+
+    Spark sets the limit of its Python workers by `spark.executor.pyspark.memory`.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit

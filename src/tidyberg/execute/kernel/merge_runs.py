@@ -102,8 +102,9 @@ class MergeRuns(Encode):
 
     def open_reader(self, first: FirstFiles, _: TaskWriter, /) -> Reader:
         task = first.attempt.task
+        rows = rows_of_each_run(task, first.files)
         if _fits(task, first.files):
-            return first.attempt.reader(first.schema)
+            return first.attempt.reader(first.schema, batch_rows=max(1, rows // 2))
         chunks = len(task.inputs) * len(leaves(first.schema))
         return first.attempt.reader(
             first.schema,

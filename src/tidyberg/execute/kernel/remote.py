@@ -11,12 +11,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from tidyberg.execute.kernel.memory import memory_limit
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import Task
+from tidyberg.model.shuffle import ScratchMapTask, ScratchReduceTask
+from tidyberg.model.task import AnyTask, Task
 from tidyberg.storage.access import StorageAccess
 
 _DISABLE_HUGE_PAGES = 41  # PR_SET_THP_DISABLE
+
+_COPIES = (
+    8  # rows are in memory a few times while they are read, merged and written, and the interpreter takes its share
+)
 
 _is_tuned = False
 
@@ -53,6 +59,18 @@ def _disable_huge_pages() -> None:
         ctypes.CDLL(None).prctl(_DISABLE_HUGE_PAGES, 1, 0, 0, 0)
 
 
+def _within_limits(task: AnyTask) -> AnyTask:
+    """Limits a task to the cores and the memory of this worker, which the driver may not know."""
+    limit = memory_limit()
+    most = None if limit is None else limit // _COPIES
+    if isinstance(task, Task):
+        memory = task.memory_bytes if most is None else min(task.memory_bytes, most)
+        return replace(task, cores=min(task.cores, os.cpu_count() or 1), memory_bytes=memory)
+    if isinstance(task, ScratchMapTask | ScratchReduceTask) and most is not None:
+        return replace(task, memory_bytes=most)
+    return task
+
+
 def run_packed(position: int, packed: bytes, attempt: int, attempts: int, storage: StorageAccess) -> bytes:
     if attempt >= attempts:
         # I6: recovery computes output names up to this limit, and would miss files of a later attempt.
@@ -60,8 +78,7 @@ def run_packed(position: int, packed: bytes, attempt: int, attempts: int, storag
             FailureKind.STORAGE, f"Spark started attempt {attempt + 1} of a task, but the limit is {attempts}."
         )
     task = pickle.loads(zlib.decompress(packed))  # noqa: S301 - packed by our own driver
-    if isinstance(task, Task):  # a driver that does not know its executors counts all cores of the cluster
-        task = replace(task, cores=min(task.cores, os.cpu_count() or 1))
+    task = _within_limits(task)
     result: Any = None
     failure: KernelFailure | None = None
     try:

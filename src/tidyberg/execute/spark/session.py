@@ -65,6 +65,8 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
         "spark.executorEnv.MIMALLOC_PURGE_DELAY": "30000",
         "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * MB),
         "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 * MB),
+        # The C library gives each thread 64 MB of addresses, which count where workers are limited.
+        "spark.executorEnv.MALLOC_ARENA_MAX": "2",
         # A cancelled worker should stop writing soon.
         "spark.python.task.killTimeout": "100ms",
         # The only query plans are `range` and `mapInArrow`, which need no optimizer and no code generation.
