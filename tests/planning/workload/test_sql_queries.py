@@ -293,6 +293,19 @@ def test_double_quotes_are_texts_in_spark_and_names_elsewhere() -> None:
     assert conditions("select * from events where \"region\" = 'eu'") == [one("region", EQ, "eu")]
 
 
+def test_an_apostrophe_that_spark_escapes_does_not_end_its_text() -> None:
+    assert list(statements(r"select 'it\'s; a'; select 'b'; select 2")) == [
+        r"select 'it\'s; a'",
+        "select 'b'",
+        "select 2",
+    ]
+    assert list(statements(r"select 1 where a like 'x\' ; select 'c:\'; select 2")) == [
+        r"select 1 where a like 'x\'",
+        r"select 'c:\'",
+        "select 2",
+    ]
+
+
 def test_statements_are_split_at_semicolons_outside_of_quotes_and_comments() -> None:
     text = "select ';'; -- a;b\nselect \"x;y\" /* ; */; \n-- only a comment\n; select `a;b`"
     assert list(statements(text)) == ["select ';'", '-- a;b\nselect "x;y" /* ; */', "select `a;b`"]

@@ -210,7 +210,7 @@ def statements(text: str) -> Iterator[str]:
         elif two == "/*":
             at = _after(text, "*/", at + 2)
         elif text[at] in "'\"`":
-            at = _after(text, text[at], at + 1)
+            at = _after_quote(text, text[at], at + 1)
         elif text[at] == ";":
             yield from _nonempty(text[start:at])
             at += 1
@@ -223,6 +223,13 @@ def statements(text: str) -> Iterator[str]:
 def _after(text: str, mark: str, at: int) -> int:
     found = text.find(mark, at)
     return len(text) if found < 0 else found + len(mark)
+
+
+def _after_quote(text: str, mark: str, at: int) -> int:
+    """In Spark, a backslash escapes the mark; elsewhere it may end a text, which no letter can follow."""
+    while (end := _after(text, mark, at)) < len(text) and text[end - 2] == "\\" and text[end].isalnum():
+        at = end
+    return end
 
 
 def _nonempty(statement: str) -> Iterator[str]:
