@@ -13,7 +13,10 @@ from pyiceberg.types import LongType, NestedField, TimestampType
 
 from tests.builders.console import Run
 from tidyberg.app import open_records
-from tidyberg.cli.show_query_advice import boundary_command, boundary_words, layout_command
+from tidyberg.cli.command_line import command_line
+from tidyberg.cli.flags import CommonFlags
+from tidyberg.cli.session import Session
+from tidyberg.cli.show_query_advice import boundary_flags, boundary_words, layout_flags
 from tidyberg.model.scan_reports import ScanReportTotals
 from tidyberg.model.sort_key import Curve
 from tidyberg.model.table import TableRef
@@ -74,7 +77,7 @@ def test_the_command_can_be_typed_whatever_the_columns_are_called(
     columns: tuple[str, ...], curve: Curve | None, order: list[str]
 ) -> None:
     layout = LayoutChoice(columns, curve)
-    words = shlex.split(layout_command(TableRef("lab", ("db",), "it's"), layout))
+    words = shlex.split(command_line(Session(CommonFlags()), "compact", "db.it's", **layout_flags(layout)))
     assert words[:3] == ["tidyberg", "compact", "db.it's"]
     assert words[3:] == (["--sort-order", *order] if curve is None else [f"--{order[0]}", *order[1:]])
 
@@ -137,9 +140,24 @@ def test_the_command_for_boundaries_cuts_the_files_that_straddle(
 @pytest.mark.parametrize("boundaries", [("'it''s'", "'z '"), ("'$x'",), ("'a\"b'", "'`c`'", "'\\\\'")])
 def test_a_shell_reads_the_boundaries_as_they_are(boundaries: tuple[str, ...], column: str) -> None:
     choice = BoundaryChoice(column, boundaries, 1, 1, 0.5, 0.5, 2)
-    command = shlex.split(boundary_command(TableRef("lab", ("db",), "t"), choice))
+    command = shlex.split(command_line(Session(CommonFlags()), "compact", "db.t", **boundary_flags(choice)))
     assert command[-1] == ", ".join(boundaries)
     assert command[-3] == ("name" if column == "name" else '"my column"')
+
+
+def test_the_commands_have_the_catalog_and_the_settings_of_this_one(
+    run: Run, numbers: TableRef, tmp_path: Path
+) -> None:
+    log, settings = tmp_path / "queries.sql", tmp_path / "other.yaml"
+    log.write_text("select * from numbers where a = 5")
+    settings.write_text((tmp_path / "tidyberg.yaml").read_text())
+    flags = ("--config", str(settings), "--catalog", "lab")
+    shown = run("advise", NAME, "--queries", str(log), *flags)
+    command = f"tidyberg compact {NAME} --sort-order a --config {settings} --catalog lab"
+    assert f"to write it: {command}\n" in shown.out
+    assert run("advise", NAME, "--queries", str(log), *flags, "--json").json["command"] == command
+    properties = run("advise", NAME, *flags)
+    assert f"to set them: tidyberg advise {NAME} --apply --config {settings} --catalog lab, or" in properties.out
 
 
 def test_none_is_shown_with_its_reason(run: Run, numbers: TableRef, tmp_path: Path) -> None:

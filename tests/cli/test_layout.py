@@ -65,7 +65,22 @@ def test_layout_of_a_table_without_an_order_asks_for_a_column(run: Run) -> None:
     ran = run("layout", "analytics.events")
     assert ran.status == 2
     assert "has no sort order" in ran.err
+    assert 'Name a column or an order: --by "a, b desc".' in ran.err
+    assert "--sort-order" not in ran.err
     assert run("layout", "analytics.events", "--by", "id", "--svg", "/nowhere/x.svg").status == 2
+
+
+def test_sort_takes_an_order_also_if_flags_come_before_the_table(run: Run, table: Table, config: Path) -> None:
+    flags = ("--config", str(config), "--catalog", "lab")
+    assert "order by region\n" in run("plan", *flags, "analytics.random", "--sort", "region").out
+    assert run("plan", *flags, "--sort", "analytics.random").out.count("order by id desc\n") == 1
+
+
+@pytest.mark.parametrize("path", ["", "x" * 300])
+def test_a_picture_that_cannot_be_written_is_bad_input(run: Run, tmp_path: Path, path: str) -> None:
+    for command in (("layout", "analytics.events", "--by", "id"), ("storage", "analytics.events")):
+        ran = run(*command, "--svg", str(tmp_path / path), "--json")
+        assert (ran.status, ran.json["error"]["code"]) == (2, "bad-input")
 
 
 def test_plan_prices_a_sort_and_says_when_it_pays_back(run: Run, table: Table) -> None:

@@ -48,6 +48,15 @@ def test_command_that_rewrites_them_now_works_as_printed(run: Run, few: str, con
     assert "it is tidy" in run("compact", few).out
 
 
+def test_a_sort_that_never_fits_into_max_files_is_not_promised_to_the_next_job(run: Run, few: str) -> None:
+    flags = ("--sort-order", "id desc", "--force", "--max-files", "3")
+    printed = run("compact", few, *flags).out.replace("\n", " ")
+    assert "leaves all 4 files for another time; taken by a job with a higher max_files" in printed
+    command = shlex.split(printed.split("to rewrite it now: ")[1])
+    assert "--max-files" not in command
+    assert "4 files replaced" in run(*command[1:]).out
+
+
 def test_json_has_the_outcome_and_the_command(run: Run, few: str) -> None:
     document = run("compact", few, "--json").json
     assert (document["compacted"], document["outcome"]) == (False, "waiting")

@@ -1,5 +1,6 @@
 """Sort orders: the text that users write, the table's own order, curves, and what is refused."""
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from tidyberg.errors import BadInput, BadSortOrder
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.sort_key import Curve, SortField, SortKey
 from tidyberg.model.table import Pinned
-from tidyberg.planning.sort_orders import asked_sort_key, describe_key, sort_key_of, table_order
+from tidyberg.planning.sort_orders import asked_sort_key, describe_key, sort_flag, sort_key_of, table_order
+from tidyberg.planning.sort_text import parse_sort_text
 
 PINNED = Scene([File()]).inventory().pinned
 
@@ -143,6 +145,21 @@ def test_a_curve_is_over_two_or_more_plain_columns() -> None:
     ]:
         with pytest.raises(BadSortOrder, match=words):
             asked_sort_key(PlanOptions(zorder=text), PINNED)
+
+
+@pytest.mark.parametrize(
+    ("column", "flag"),
+    [
+        ("id", "--sort-order id"),
+        ("table", """--sort-order '"table"'"""),
+        ("my col", """--sort-order '"my col"'"""),
+        ("it's", """--sort-order '"it'"'"'s"'"""),
+    ],
+)
+def test_a_hint_names_a_column_as_a_shell_and_the_order_read_it(column: str, flag: str) -> None:
+    assert sort_flag(column) == flag
+    (order,) = shlex.split(flag)[1:]
+    assert [field.column for field in parse_sort_text(order)] == [column]
 
 
 def test_a_curve_never_claims_an_order() -> None:

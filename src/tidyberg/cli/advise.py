@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tidyberg.app import build_control, open_records
+from tidyberg.cli.command_line import command_line
 from tidyberg.cli.session import Session
 from tidyberg.cli.show_advice import advice_json, show_advice, show_properties
 from tidyberg.errors import BadInput
@@ -20,7 +22,8 @@ def advise(session: Session, table: str, window_ms: int, *, write_properties: bo
         adviser = control.advice(ref, plan_options(session.settings, ref, {}), window_ms)
         advice = adviser.apply() if apply and not dry_run else adviser.advise()
     only_properties = write_properties or apply
-    shown = show_properties(advice, dry_run=dry_run) if only_properties else show_advice(advice)
+    setting = command_line(session, "advise", str(ref), "--apply")
+    shown = show_properties(advice, setting, dry_run=dry_run) if only_properties else show_advice(advice, setting)
     session.show(shown, advice_json(advice, dry_run=dry_run, only_properties=only_properties), soft_wrap=True)
 
 
@@ -47,7 +50,11 @@ def advise_layout(
             )
         adviser = control.query_adviser(ref, plan_options(session.settings, ref, {}))
         advice = adviser.advise(log, reports, dialect)
-    session.show(show_query_advice(advice), query_advice_json(advice), soft_wrap=True)
+
+    def compact(**flags: Any) -> str:
+        return command_line(session, "compact", str(ref), **flags)
+
+    session.show(show_query_advice(advice, compact), query_advice_json(advice, compact), soft_wrap=True)
 
 
 def _text(path: Path) -> str:

@@ -11,15 +11,16 @@ from tidyberg.model.advice import Advice, HistorySpan, PropertyAdvice, WriterAdv
 from tidyberg.planning.writer_settings import interval_words
 
 
-def show_advice(advice: Advice) -> Group:
+def show_advice(advice: Advice, setting: str) -> Group:
+    """`setting` is the command that sets the advised properties."""
     if advice.is_empty:
         return Group(Text(f"{advice.table}: nothing is left to advise"), *_writers(advice))
-    return Group(*_properties(advice, dry_run=False), *_writers(advice))
+    return Group(*_properties(advice, setting, dry_run=False), *_writers(advice))
 
 
-def show_properties(advice: Advice, *, dry_run: bool) -> Group:
+def show_properties(advice: Advice, setting: str, *, dry_run: bool) -> Group:
     """Shows only the table's properties, as they were set or may be set."""
-    return Group(*_properties(advice, dry_run=dry_run))
+    return Group(*_properties(advice, setting, dry_run=dry_run))
 
 
 def advice_json(advice: Advice, *, dry_run: bool, only_properties: bool) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def _outcome(advice: Advice, *, dry_run: bool) -> str:
     return "nothing" if advice.is_empty else "advised"
 
 
-def _properties(advice: Advice, *, dry_run: bool) -> list[Text]:
+def _properties(advice: Advice, setting: str, *, dry_run: bool) -> list[Text]:
     if not advice.properties:
         return [Text(f"{advice.table}: no table property is left to advise")]
     verb = "set just now" if advice.has_changed else "would be set" if dry_run else "advised"
@@ -66,7 +67,7 @@ def _properties(advice: Advice, *, dry_run: bool) -> list[Text]:
         lines.append(Text(f"  {one.name}: {_current(one)} → {one.advised}"))
         lines.append(Text(f"    {one.why}", style="dim"))
     if not advice.has_changed and not dry_run:
-        lines += [Text(f"  to set them: tidyberg advise {advice.table} --apply, or"), Text(f"  {_statement(advice)}")]
+        lines += [Text(f"  to set them: {setting}, or"), Text(f"  {_statement(advice)}")]
     return lines
 
 

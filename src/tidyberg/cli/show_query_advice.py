@@ -1,7 +1,6 @@
 """Shows which layout the queries of a table would profit from, and by how much."""
 
-import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Group
@@ -9,51 +8,50 @@ from rich.text import Text
 
 from tidyberg.cli.as_json import plain
 from tidyberg.cli.formatting import plural, size
-from tidyberg.model.table import TableRef
 from tidyberg.model.words import count_boundaries
 from tidyberg.model.workload import BoundaryChoice, FilterScore, LayoutChoice, LayoutScore, QueryAdvice
 from tidyberg.planning.column_names import quoted_name
 from tidyberg.planning.sort_orders import order_text
+
+# Returns the command that compacts the table with these flags.
+CompactCommand = Callable[..., str]
 
 _MOST_SCORES = 5
 _MOST_FILTERS = 10
 _MOST_UNREADABLE = 3
 
 
-def show_query_advice(advice: QueryAdvice) -> Group:
+def show_query_advice(advice: QueryAdvice, compact: CompactCommand) -> Group:
     return Group(
         Text.assemble((str(advice.table), "bold"), f" · {_queries(advice)}"),
         *_unreadable(advice),
         *_columns(advice),
-        *_verdict(advice),
-        *_boundary(advice),
+        *_verdict(advice, compact),
+        *_boundary(advice, compact),
         *_filters(advice.filters),
         *_sample(advice),
     )
 
 
-def query_advice_json(advice: QueryAdvice) -> dict[str, Any]:
+def query_advice_json(advice: QueryAdvice, compact: CompactCommand) -> dict[str, Any]:
     document: dict[str, Any] = plain(advice)
     document["table"] = str(advice.table)
     document["outcome"] = "nothing" if advice.best is None else "advised"
-    document["command"] = None if advice.best is None else layout_command(advice.table, advice.best)
+    document["command"] = None if advice.best is None else compact(**layout_flags(advice.best))
     document["columns"] = dict(advice.columns)
     document["joined_on"] = dict(advice.joined_on)
     if advice.boundary is not None:
-        document["boundary"]["command"] = boundary_command(advice.table, advice.boundary)
+        document["boundary"]["command"] = compact(**boundary_flags(advice.boundary))
     return document
 
 
-def layout_command(table: TableRef, layout: LayoutChoice) -> str:
+def layout_flags(layout: LayoutChoice) -> dict[str, Any]:
     columns = [quoted_name(column) for column in layout.columns]
-    if layout.curve is None:
-        return shlex.join(["tidyberg", "compact", str(table), "--sort-order", order_text(columns)])
-    return shlex.join(["tidyberg", "compact", str(table), f"--{layout.curve.value}", ",".join(columns)])
+    return {"sort_order": order_text(columns)} if layout.curve is None else {layout.curve.value: ",".join(columns)}
 
 
-def boundary_command(table: TableRef, choice: BoundaryChoice) -> str:
-    words = ["--boundaries", ", ".join(choice.boundaries)]
-    return f"{layout_command(table, LayoutChoice((choice.column,)))} {shlex.join(words)}"
+def boundary_flags(choice: BoundaryChoice) -> dict[str, Any]:
+    return {**layout_flags(LayoutChoice((choice.column,))), "boundaries": ", ".join(choice.boundaries)}
 
 
 def _queries(advice: QueryAdvice) -> str:
@@ -86,7 +84,7 @@ def _columns(advice: QueryAdvice) -> Iterable[Text]:
         yield Text(f"  {_scans(advice.unmeasured)} with rarer filters did not count for the choice")
 
 
-def _verdict(advice: QueryAdvice) -> Iterable[Text]:
+def _verdict(advice: QueryAdvice, compact: CompactCommand) -> Iterable[Text]:
     if advice.best is None:
         yield Text.assemble("  layout: ", ("none", "bold"), f": {advice.why}")
         if advice.scores:
@@ -99,7 +97,7 @@ def _verdict(advice: QueryAdvice) -> Iterable[Text]:
     yield Text.assemble("  layout: ", (str(best.layout), "bold"), words)
     if others:
         yield Text(f"    {_others(others)}", style="dim")
-    yield Text(f"    to write it: {layout_command(advice.table, advice.best)}")
+    yield Text(f"    to write it: {compact(**layout_flags(advice.best))}")
     if 2 * advice.files_by_size < advice.files:
         yield Text(
             f"    at the target file size, {plural(advice.files, 'file')} become {advice.files_by_size:,}, "
@@ -108,11 +106,11 @@ def _verdict(advice: QueryAdvice) -> Iterable[Text]:
         )
 
 
-def _boundary(advice: QueryAdvice) -> Iterable[Text]:
+def _boundary(advice: QueryAdvice, compact: CompactCommand) -> Iterable[Text]:
     one = advice.boundary
     if one is not None:
         yield Text(f"  {boundary_words(one)}")
-        yield Text(f"    to write it: {boundary_command(advice.table, one)}")
+        yield Text(f"    to write it: {compact(**boundary_flags(one))}")
 
 
 def boundary_words(one: BoundaryChoice) -> str:

@@ -5,6 +5,7 @@ Typer has no flag with an optional value that leaves a table name after it alone
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 _FLAG, _WITH_ORDER = "--sort", "--sort-order"
 _NO_TABLE_NAME = re.compile(r'[\s,()\[\]"`]')
@@ -20,8 +21,11 @@ def with_sort_order(arguments: Sequence[str]) -> list[str]:
 
 
 def _has_table(before: Sequence[str]) -> bool:
-    """Returns True if the command has a table already: the word after the command, or the flag `--table`."""
-    return "--table" in before or (len(before) > 1 and not before[0].startswith("-") and not before[1].startswith("-"))
+    """Returns True if the command has a table already: a word that follows no flag, or the flag `--table`."""
+    if not before or before[0].startswith("-"):  # flags before the command: which word is the command is not known
+        return "--table" in before
+    is_flag = [word.startswith("-") for word in before]
+    return "--table" in before or any(not (one or other) for one, other in pairwise(is_flag))
 
 
 def _is_order(word: str, *, has_table: bool) -> bool:

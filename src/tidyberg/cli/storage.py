@@ -4,10 +4,10 @@ from pathlib import Path
 
 from tidyberg.app import build_control
 from tidyberg.cli.foreground import run_cancellable, watching
+from tidyberg.cli.picture_files import check_picture, write_picture
 from tidyberg.cli.session import Session, standard_error
 from tidyberg.cli.show_storage import show_storage, storage_json
 from tidyberg.cli.storage_svg import storage_svg
-from tidyberg.errors import BadInput
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.storage_report import StorageReport
 from tidyberg.settings.catalogs import resolve_table
@@ -15,8 +15,7 @@ from tidyberg.settings.options import plan_options
 
 
 def storage(session: Session, table: str, svg: Path | None) -> None:
-    if svg is not None and not svg.absolute().parent.is_dir():
-        raise BadInput(f"There is no directory {svg.absolute().parent}.", hint="Create it, or choose another one.")
+    check_picture(svg)
     console = standard_error()
 
     def run(cancel: CancelToken) -> StorageReport:
@@ -30,5 +29,5 @@ def storage(session: Session, table: str, svg: Path | None) -> None:
 
     report = run_cancellable(run, console)
     if svg is not None:
-        svg.write_text(storage_svg(report), encoding="utf-8")
+        write_picture(svg, storage_svg(report))
     session.show(show_storage(report), storage_json(report))

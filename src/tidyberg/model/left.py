@@ -15,23 +15,27 @@ Disposition = Literal["tidy", "waiting", "refused"]
 _TIDY = frozenset(("tidy", "empty", "no-gain"))
 _FILTERED = "filtered"
 # When waiting files will be rewritten.
+_LIMIT = "limit"
 _UNTIL = {
     "hot": "once the partition has cooled, or enough of its files are older than the hot window",
     "too-few-files": "when there are as many as min_input_files",
     "compacted": "when something is written to the partition",
     "budget": "by another job, or with a higher max_cost",
-    "limit": "by the next job",
+    _LIMIT: "by the next job",
     "group-size": "by a job with a larger max_group_size",
     "other-strategy": "by a job with another strategy",
     _FILTERED: "by a job whose filter selects them",
 }
+
+# A plan that takes nothing at all within max_files would be the same in the next job.
+_UNTIL_LIMIT_IS_HIGHER = "by a job with a higher max_files"
 
 _TAKE_NOW: Mapping[str, dict[str, Any]] = {
     "hot": {"force": True},
     "too-few-files": {"force": True},
     "compacted": {"force": True},
     "budget": {"max_cost": None},
-    "limit": {},
+    _LIMIT: {},
     "group-size": {"max_group_size": None},
     "other-strategy": {"strategy": "auto"},
     _FILTERED: {"where": None},
@@ -54,7 +58,7 @@ class LeftAlone:
     @property
     def take_now(self) -> dict[str, Any] | None:
         """The options of a job that rewrites the files now. None means that no options do."""
-        return _TAKE_NOW.get(self.code)
+        return {"max_files": None} if self.until == _UNTIL_LIMIT_IS_HIGHER else _TAKE_NOW.get(self.code)
 
     def __str__(self) -> str:
         found = f"{plural(self.files, 'file')} of {plural(self.partitions, 'partition')}"
@@ -78,7 +82,8 @@ def left_alone(plan: Plan) -> tuple[LeftAlone, ...]:
             if known is None:
                 kind = disposition(Skip(code, reason))
                 assert kind in ("waiting", "refused")
-                found[code] = LeftAlone(kind, code, 1, files, row.bytes, reason, _UNTIL.get(code))
+                until = _UNTIL_LIMIT_IS_HIGHER if code == _LIMIT and plan.is_empty else _UNTIL.get(code)
+                found[code] = LeftAlone(kind, code, 1, files, row.bytes, reason, until)
                 continue
             found[code] = replace(
                 known, partitions=known.partitions + 1, files=known.files + files, bytes=known.bytes + row.bytes

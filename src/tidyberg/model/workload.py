@@ -75,6 +75,16 @@ def any_of(parts: Iterable[Condition]) -> Condition:
     return AnyOf(flat) if len(flat) > 1 else flat[0]
 
 
+def without_null_tests(condition: Condition) -> Condition:
+    """Returns what the condition says of rows if nulls may come from elsewhere: `is null` then rules nothing out."""
+    if isinstance(condition, AllOf):
+        return all_of(without_null_tests(part) for part in condition.parts)
+    if isinstance(condition, AnyOf):
+        return any_of(without_null_tests(part) for part in condition.parts)
+    is_test = isinstance(condition, Comparison) and condition.operator is Operator.IS_NULL
+    return Anything() if is_test else condition
+
+
 @dataclass(frozen=True, slots=True)
 class ScanFilter:
     """The filter of one scan of the table, and how often it ran."""

@@ -13,6 +13,7 @@ from pyiceberg.types import BinaryType, BooleanType, FixedType, FloatType, Icebe
 from tidyberg.errors import BadPredicate, BadSortOrder
 from tidyberg.model.sort_key import SortKey
 from tidyberg.planning.literals import to_literal
+from tidyberg.planning.sort_orders import sort_flag
 
 MOST_BOUNDARIES = 64  # more would cut files into small pieces
 _MAX_LENGTH = 10_000
@@ -36,7 +37,7 @@ def parse_boundaries(text: str, key: SortKey, schema: Schema) -> tuple[Boundary,
     if key.fields[0].transform != "identity":
         raise BadSortOrder(
             f"Boundaries are values of a column, but the sort order begins with {key.fields[0].transform} of {name}.",
-            hint=f'Begin the order with the column itself: --sort-order "{name}".',
+            hint=f"Begin the order with the column itself: {sort_flag(name)}.",
         )
     assert isinstance(kind, PrimitiveType)
     found: dict[Any, Boundary] = {}

@@ -1,5 +1,6 @@
 """Finds the sort key that a plan's options ask for: the table's own order, a text, or a curve."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -50,13 +51,18 @@ def check_order_text(options: PlanOptions) -> None:
             _check_curve_columns(text, curve)
 
 
+def sort_flag(column: str) -> str:
+    """Returns the flag that sorts by a column, as a shell reads it."""
+    return f"--sort-order {shlex.quote(order_text((quoted_name(column),)))}"
+
+
 def _check_curve_columns(text: str, curve: Curve) -> tuple[str, ...]:
     flag = f"--{curve.value}"
     columns = parse_column_list(text, flag)
     if len(columns) < _FEWEST_COLUMNS:
         raise BadSortOrder(
             f"{flag} {text}: a curve needs at least {_FEWEST_COLUMNS} columns.",
-            hint=f"To order rows by one column, sort: --sort-order {quoted_name(columns[0])!r}.",
+            hint=f"To order rows by one column, sort: {sort_flag(columns[0])}.",
         )
     if len(columns) > _MOST_COLUMNS:
         raise BadSortOrder(

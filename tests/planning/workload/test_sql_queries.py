@@ -184,6 +184,61 @@ def test_the_condition_of_an_outer_join_filters_nothing() -> None:
     assert conditions("select * from events left join dim on events.id = 5") == [Anything()]
 
 
+def test_the_condition_of_an_anti_join_filters_nothing() -> None:
+    for kind in ("anti", "left anti"):
+        assert conditions(f"select * from events e {kind} join users u on e.id = u.id and e.id > 5") == [Anything()]
+    assert conditions("select * from events e semi join users u on e.id = u.id and e.id > 5") == [one("id", GT, 5)]
+
+
+@pytest.mark.parametrize("kind", ["left semi", "left anti", "semi", "anti"])
+def test_the_right_side_of_a_semi_or_anti_join_is_a_scan(kind: str) -> None:
+    found = read(f"select * from users u {kind} join events e on e.id = u.id", dialect="spark")
+    assert (len(found.filters), found.elsewhere) == (1, 0)
+
+
+NULL_OR_5 = "(e.id is null or e.id > 5)"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "users u left join events e on e.id = u.id",
+        "events e right join users u on e.id = u.id",
+        "events e full join users u on e.id = u.id",
+        "users u full join events e on e.id = u.id",
+        "users u left join (select * from events) e on e.id = u.id",
+        "(select e.id from users u left join events e on e.id = u.id) e",
+        "users u left join (events e join others o on e.id = o.id) on e.id = u.id",
+        "(users u left join events e on e.id = u.id)",
+    ],
+)
+def test_a_null_that_an_outer_join_adds_is_no_null_of_the_table(source: str) -> None:
+    assert conditions(f"select * from {source} where e.id is null") == [Anything()]
+    assert conditions(f"select * from {source} where {NULL_OR_5}") == [Anything()]
+    assert conditions(f"select * from {source} where e.id > 5") == [one("id", GT, 5)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "events e left join users u on e.id = u.id",
+        "users u right join events e on e.id = u.id",
+        "events e join users u on e.id = u.id",
+        "users u left join (select * from events e where e.id is null) x on x.id = u.id",
+    ],
+)
+def test_a_null_of_the_side_that_an_outer_join_keeps_is_one_of_the_table(source: str) -> None:
+    filtered = source if "where" in source else f"{source} where e.id is null"
+    assert conditions(f"select * from {filtered}") == [one("id", Operator.IS_NULL)]
+
+
+@pytest.mark.parametrize("text", ["explain select * from events", "vacuum events"])
+def test_a_command_is_reported_as_one(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    (why,) = read(text).unreadable
+    assert why.endswith(": it is a command, not a query")
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     ("clause", "expected"),
     [
@@ -236,6 +291,19 @@ def test_double_quotes_are_texts_in_spark_and_names_elsewhere() -> None:
     assert conditions('select * from events where region = "eu"', "spark") == [one("region", EQ, "eu")]
     assert conditions("select * from events where \"region\" = 'eu'", "trino") == [one("region", EQ, "eu")]
     assert conditions("select * from events where \"region\" = 'eu'") == [one("region", EQ, "eu")]
+
+
+def test_an_apostrophe_that_spark_escapes_does_not_end_its_text() -> None:
+    assert list(statements(r"select 'it\'s; a'; select 'b'; select 2")) == [
+        r"select 'it\'s; a'",
+        "select 'b'",
+        "select 2",
+    ]
+    assert list(statements(r"select 1 where a like 'x\' ; select 'c:\'; select 2")) == [
+        r"select 1 where a like 'x\'",
+        r"select 'c:\'",
+        "select 2",
+    ]
 
 
 def test_statements_are_split_at_semicolons_outside_of_quotes_and_comments() -> None:

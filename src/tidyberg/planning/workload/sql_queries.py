@@ -4,9 +4,10 @@ Filters reach a table through aliases, common table expressions and subqueries. 
 dialects, because a log does not say which engine wrote it.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pyiceberg.schema import Schema
@@ -16,12 +17,15 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from tidyberg.model.table import TableRef
-from tidyberg.model.workload import Condition, ScanFilter, Workload, all_of
+from tidyberg.model.workload import Condition, ScanFilter, Workload, all_of, without_null_tests
 from tidyberg.planning.workload.conditions import ConditionReader, Node
 
 DIALECTS = ("spark", "trino", "duckdb")
 MAX_LENGTH = 100_000  # of one statement
 _SHOWN = 120
+
+# It warns about each statement that it cannot parse, once for each dialect. Here they are counted and shown instead.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,15 @@ class _Scan:
 _Place = tuple[int, str]  # a scope and the alias that the table has in it
 
 
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """A column of the table, as a name in a query means it."""
+
+    place: _Place
+    column: str
+    is_filled: bool = False  # an outer join fills it with nulls, so a null says nothing about the table
+
+
 class _Statement:
     """One statement with its scopes, each of which selects from tables or from other scopes."""
 
@@ -97,12 +110,13 @@ class _Statement:
         self._now = at or reader.as_of
         self._names = {name.lower(): name for name in reader.schema.column_names}
         self._scopes = traverse_scope(tree) if isinstance(tree, sql.Query) else []
-        sources = [source for scope in self._scopes for _, source in scope.selected_sources.values()]
+        self._sources = {id(scope): _sources(scope) for scope in self._scopes}
+        sources = [source for of_scope in self._sources.values() for source in of_scope.values()]
         self._uses = Counter(id(source) for source in sources if isinstance(source, Scope))
         self._found: dict[_Place, _Scan] = {
-            (id(scope), alias): _Scan()
-            for scope in self._scopes
-            for alias, (_, source) in scope.selected_sources.items()
+            (scope, alias): _Scan()
+            for scope, of_scope in self._sources.items()
+            for alias, source in of_scope.items()
             if isinstance(source, sql.Table) and reader.is_the_table(source)
         }
 
@@ -117,14 +131,15 @@ class _Statement:
     def _take(self, scope: Scope, conjunct: Node) -> None:
         own = [one for one in conjunct.find_all(sql.Column) if one.find_ancestor(sql.Query) is scope.expression]
         places = {id(column): self._resolve(scope, column) for column in own}
-        tables = {found[0] for found in places.values() if found is not None}
+        resolved = [found for found in places.values() if found is not None]
+        tables = {found.place for found in resolved}
         if (
             isinstance(conjunct, sql.EQ)
             and len(own) == 2
             and all(isinstance(one, sql.Column) for one in _sides(conjunct))
         ):
-            for place in (found for found in places.values() if found is not None):
-                self._found[place[0]].joined_on.add(place[1])
+            for found in resolved:
+                self._found[found.place].joined_on.add(found.column)
             return
         if len(tables) != 1:
             return
@@ -133,18 +148,20 @@ class _Statement:
             column = node if isinstance(node, sql.Column) else node.find(sql.Column)
             found = None if column is None else places.get(id(column))
             if found is None or isinstance(node, sql.Column):
-                return None if found is None else found[1]
-            return self._field(f"{found[1]}.{'.'.join(part.name for part in node.parts[1:])}")
+                return None if found is None else found.column
+            return self._field(f"{found.column}.{'.'.join(part.name for part in node.parts[1:])}")
 
-        reader = ConditionReader(self._reader.schema, self._now, resolve)
-        self._found[tables.pop()].conditions.append(reader.read(conjunct))
+        condition = ConditionReader(self._reader.schema, self._now, resolve).read(conjunct)
+        if any(found.is_filled for found in resolved):
+            condition = without_null_tests(condition)
+        self._found[tables.pop()].conditions.append(condition)
 
-    def _resolve(self, scope: Scope, column: sql.Column, depth: int = 0) -> tuple[_Place, str] | None:
+    def _resolve(self, scope: Scope, column: sql.Column, depth: int = 0) -> _Resolved | None:
         """Returns the scan and the column of the table that a name refers to, also through inner selects."""
         if depth > 20:
             return None
         names = [part.name for part in column.parts]
-        aliases = {alias.lower(): alias for alias in scope.selected_sources}
+        aliases = {alias.lower(): alias for alias in self._sources[id(scope)]}
         if len(names) > 1 and names[0].lower() in aliases:
             return self._in_source(scope, aliases[names[0].lower()], ".".join(names[1:]), depth)
         if len(names) > 1:  # table.column with namespaces, or a field of a struct
@@ -155,12 +172,18 @@ class _Statement:
         known = [one for one in found if one is not None]
         return known[0] if len(known) == 1 else None
 
-    def _in_source(self, scope: Scope, alias: str, name: str, depth: int) -> tuple[_Place, str] | None:
-        _, source = scope.selected_sources[alias]
+    def _in_source(self, scope: Scope, alias: str, name: str, depth: int) -> _Resolved | None:
+        found = self._unfilled(scope, alias, name, depth)
+        if found is not None and alias in _filled_with_nulls(scope):
+            return replace(found, is_filled=True)
+        return found
+
+    def _unfilled(self, scope: Scope, alias: str, name: str, depth: int) -> _Resolved | None:
+        source = self._sources[id(scope)][alias]
         inner_select: Node = source.expression if isinstance(source, Scope) else None
         if isinstance(source, sql.Table):
             place, field_name = (id(scope), alias), self._field(name)
-            return (place, field_name) if place in self._found and field_name is not None else None
+            return _Resolved(place, field_name) if place in self._found and field_name is not None else None
         if not isinstance(source, Scope) or self._uses[id(source)] > 1 or not _passes_filters(inner_select):
             return None  # a filter on one use of a shared expression says nothing about the other
         for projection in inner_select.selects:
@@ -187,7 +210,7 @@ def statements(text: str) -> Iterator[str]:
         elif two == "/*":
             at = _after(text, "*/", at + 2)
         elif text[at] in "'\"`":
-            at = _after(text, text[at], at + 1)
+            at = _after_quote(text, text[at], at + 1)
         elif text[at] == ";":
             yield from _nonempty(text[start:at])
             at += 1
@@ -200,6 +223,13 @@ def statements(text: str) -> Iterator[str]:
 def _after(text: str, mark: str, at: int) -> int:
     found = text.find(mark, at)
     return len(text) if found < 0 else found + len(mark)
+
+
+def _after_quote(text: str, mark: str, at: int) -> int:
+    """In Spark, a backslash escapes the mark; elsewhere it may end a text, which no letter can follow."""
+    while (end := _after(text, mark, at)) < len(text) and text[end - 2] == "\\" and text[end].isalnum():
+        at = end
+    return end
 
 
 def _nonempty(statement: str) -> Iterator[str]:
@@ -220,7 +250,8 @@ def _parse(text: str, dialect: str | None) -> Node:
             continue
         if len(trees) == 1 and not isinstance(trees[0], sql.Command):
             return trees[0]
-        first = first or UnreadableQueryError("it is not one statement")
+        words = "it is a command, not a query" if len(trees) == 1 else "it is not one statement"
+        first = first or UnreadableQueryError(words)
     assert first is not None
     raise _unreadable(text, first)
 
@@ -241,7 +272,7 @@ def _shorten(text: str) -> str:
 
 
 def _queries(statement: Node) -> Iterator[Node]:
-    """The queries of a statement, also of `create table as`, `insert into … select`, `explain` and the like.
+    """The queries of a statement, also of `create table as` and `insert into … select`.
 
     An update and a delete read the table that they change, so they count as a select with their condition. So does a
     merge, which joins that table.
@@ -265,6 +296,39 @@ def _queries(statement: Node) -> Iterator[Node]:
         yield statement.expression.copy()
 
 
+def _sources(scope: Scope) -> dict[str, sql.Table | Scope]:
+    """What a scope selects from, by alias. sqlglot's own list leaves out the right side of semi and anti joins."""
+    kept = {alias: source for alias, (_, source) in scope.selected_sources.items()}
+    others = {name: scope.sources[name] for name, _ in scope.references if name in scope.semi_or_anti_join_tables}
+    return {**kept, **others}
+
+
+def _filled_with_nulls(scope: Scope) -> set[str]:
+    """The aliases whose columns an outer join of the scope fills with nulls where nothing matches."""
+    expression, aliases = scope.expression, set(_sources(scope))
+    if not isinstance(expression, sql.Select):
+        return set()
+    joins: list[Node] = expression.args.get("joins") or []
+    in_parentheses = (one for one in expression.find_all(sql.Join) if one.find_ancestor(sql.Select) is expression)
+    if any(one.side and one.parent is not expression for one in in_parentheses):
+        return aliases  # which of them is not worth finding out
+    filled: set[str] = set()
+    kept = aliases - {alias for join in joins for alias in _aliases(join)}
+    for join in joins:
+        if join.side in ("RIGHT", "FULL"):
+            filled |= kept
+        if join.side in ("LEFT", "FULL"):
+            filled |= _aliases(join)
+        kept |= _aliases(join)
+    return filled
+
+
+def _aliases(join: sql.Join) -> set[str]:
+    """The alias of what is joined, or those of the tables inside of parentheses."""
+    alias = join.alias_or_name
+    return {alias} if alias else {table.alias_or_name for table in join.this.find_all(sql.Table)}
+
+
 def _conjuncts(scope: Scope) -> Iterator[Node]:
     expression = scope.expression
     if not isinstance(expression, sql.Select):
@@ -273,8 +337,8 @@ def _conjuncts(scope: Scope) -> Iterator[Node]:
     if where is not None:
         yield from _split(where.this)
     for join in expression.args.get("joins") or ():
-        # The condition of an outer join does not filter the rows of the side that is kept.
-        if (on := join.args.get("on")) is not None and not join.args.get("side"):
+        # The condition of an outer or an anti join does not filter the rows of the side that is kept.
+        if (on := join.args.get("on")) is not None and not join.side and join.kind != "ANTI":
             yield from _split(on)
 
 
