@@ -14,6 +14,7 @@ from tests.builders.deleted_keys import Files, cases, expected, schema_of, write
 from tests.joining.in_memory import run_in_memory
 from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader
 from tidyberg.execute.kernel.deletes.join import found_rows, key_filter, key_ranges
+from tidyberg.execute.kernel.deletes.join.chunks import ROWS, Divider, decoded, key_columns, places, rows_batch
 from tidyberg.execute.kernel.deletes.join.joining import KeyJoin
 from tidyberg.execute.kernel.deletes.join.key_filter import KeyFilter, filter_shape
 from tidyberg.execute.kernel.deletes.join.key_ranges import KeyRange, may_be_within, may_meet, united
@@ -130,6 +131,24 @@ def test_a_part_that_is_too_large_is_divided_again(tmp_path: Path) -> None:
     joined = Joined(tmp_path, schema_of(types), deletes, data, parts=1, memory_bytes=50_000)
     assert joined.positions() == {0: list(range(5000)), 1: list(range(5000))}
     assert joined.reports[0].divisions > 1
+
+
+def test_a_chunk_names_only_the_files_of_its_rows() -> None:
+    """A task reads many small files and sends to many parts: all names in each chunk would outweigh the keys."""
+    divider = Divider(100, ROWS)
+    for number in range(200):
+        columns = [pa.array(range(number * 10, number * 10 + 10))]
+        batch = rows_batch(columns, 1, f"file-{number}", np.arange(10, dtype=np.int64))
+        assert not list(divider.add(batch, key_hashes(columns)[0]))
+    chunks = list(divider.flush())
+    assert len(chunks) > 50
+    found: list[tuple[str, int, int]] = []
+    for chunk in chunks:
+        table = decoded(chunk.data)
+        files, positions = places(table)
+        assert sorted(files.chunk(0).dictionary.to_pylist()) == sorted(set(files.to_pylist()))
+        found += zip(files.to_pylist(), positions.tolist(), key_columns(table)[0].to_pylist(), strict=True)
+    assert sorted(found) == sorted((f"file-{key // 10}", key % 10, key) for key in range(2000))
 
 
 def test_a_key_deleted_a_thousand_times_takes_the_memory_of_one(tmp_path: Path) -> None:
