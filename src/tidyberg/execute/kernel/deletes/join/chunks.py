@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.columns.checksum import Hashes
 from tidyberg.execute.kernel.deletes.join.keys import key_hashes
-from tidyberg.model.shuffle import Chunk
+from tidyberg.model.shuffle import MAX_CHUNK_BYTES, Chunk
 
 DELETES, ROWS = 0, 1  # tags
 
@@ -95,7 +95,8 @@ class Divider:
         bounds = np.searchsorted(numbers[order], np.arange(self._parts + 1))
         for part, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
             for piece in _pieces(table.slice(begin, end - begin)):
-                yield Chunk(part, encoded(_with_own_paths(piece)), self._tag)
+                for data in _within_limit(piece):
+                    yield Chunk(part, data, self._tag)
 
 
 def part_of(hashes: Hashes, parts: int, level: int = 0) -> npt.NDArray[np.uint16]:
@@ -132,6 +133,17 @@ def _pieces(table: pa.Table) -> Iterator[pa.Table]:
     rows = max(1, table.num_rows * _CHUNK_BYTES // max(1, table.nbytes))
     for begin in range(0, table.num_rows, rows):
         yield table.slice(begin, rows)
+
+
+def _within_limit(table: pa.Table) -> Iterator[pa.Buffer]:
+    """Halves a piece whose keys are much larger than others. Only a single key may be above the limit."""
+    data = encoded(_with_own_paths(table))
+    if data.size <= MAX_CHUNK_BYTES or table.num_rows <= 1:
+        yield data
+        return
+    half = table.num_rows // 2
+    yield from _within_limit(table.slice(0, half))
+    yield from _within_limit(table.slice(half))
 
 
 def _with_own_paths(table: pa.Table) -> pa.Table:
