@@ -14,6 +14,16 @@ from tests.builders.deleted_keys import Files, cases, expected, schema_of, write
 from tests.joining.in_memory import run_in_memory
 from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader
 from tidyberg.execute.kernel.deletes.join import found_rows, key_filter, key_ranges
+from tidyberg.execute.kernel.deletes.join.chunks import (
+    DELETES,
+    ROWS,
+    Divider,
+    decoded,
+    deletes_batch,
+    key_columns,
+    places,
+    rows_batch,
+)
 from tidyberg.execute.kernel.deletes.join.joining import KeyJoin
 from tidyberg.execute.kernel.deletes.join.key_filter import KeyFilter, filter_shape
 from tidyberg.execute.kernel.deletes.join.key_ranges import KeyRange, may_be_within, may_meet, united
@@ -23,6 +33,7 @@ from tidyberg.execute.kernel.deletes.join.scratch_files import ScratchPlace
 from tidyberg.execute.kernel.deletes.join.survey import FilterMerge, KeySurvey
 from tidyberg.execute.kernel.deletes.joined_rows import JoinedRows
 from tidyberg.failures import KernelFailure
+from tidyberg.model.shuffle import MAX_CHUNK_BYTES
 from tidyberg.model.task import TaskDelete, TaskInput
 from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.file_io import Storage
@@ -130,6 +141,35 @@ def test_a_part_that_is_too_large_is_divided_again(tmp_path: Path) -> None:
     joined = Joined(tmp_path, schema_of(types), deletes, data, parts=1, memory_bytes=50_000)
     assert joined.positions() == {0: list(range(5000)), 1: list(range(5000))}
     assert joined.reports[0].divisions > 1
+
+
+def test_a_chunk_names_only_the_files_of_its_rows() -> None:
+    """A task reads many small files and sends to many parts: all names in each chunk would outweigh the keys."""
+    divider = Divider(100, ROWS)
+    for number in range(200):
+        columns = [pa.array(range(number * 10, number * 10 + 10))]
+        batch = rows_batch(columns, 1, f"file-{number}", np.arange(10, dtype=np.int64))
+        assert not list(divider.add(batch, key_hashes(columns)[0]))
+    chunks = list(divider.flush())
+    assert len(chunks) > 50
+    found: list[tuple[str, int, int]] = []
+    for chunk in chunks:
+        table = decoded(chunk.data)
+        files, positions = places(table)
+        assert sorted(files.chunk(0).dictionary.to_pylist()) == sorted(set(files.to_pylist()))
+        found += zip(files.to_pylist(), positions.tolist(), key_columns(table)[0].to_pylist(), strict=True)
+    assert sorted(found) == sorted((f"file-{key // 10}", key % 10, key) for key in range(2000))
+
+
+def test_a_few_keys_that_are_much_larger_than_the_others_are_divided_among_chunks() -> None:
+    """The size of an average key says little about them."""
+    large = [np.random.default_rng(number).bytes(MAX_CHUNK_BYTES // 6) for number in range(8)]
+    columns = [pa.array([*large, *(b"%d" % number for number in range(50_000))], pa.binary())]
+    divider = Divider(1, DELETES)
+    chunks = [*divider.add(deletes_batch(columns, 3), key_hashes(columns)[0]), *divider.flush()]
+    assert max(len(chunk.data) for chunk in chunks) <= MAX_CHUNK_BYTES
+    keys = [key for chunk in chunks for key in key_columns(decoded(chunk.data))[0].to_pylist()]
+    assert keys == columns[0].to_pylist()
 
 
 def test_a_key_deleted_a_thousand_times_takes_the_memory_of_one(tmp_path: Path) -> None:

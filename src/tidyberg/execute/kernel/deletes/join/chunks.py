@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.columns.checksum import Hashes
 from tidyberg.execute.kernel.deletes.join.keys import key_hashes
-from tidyberg.model.shuffle import Chunk
+from tidyberg.model.shuffle import MAX_CHUNK_BYTES, Chunk
 
 DELETES, ROWS = 0, 1  # tags
 
@@ -95,7 +95,8 @@ class Divider:
         bounds = np.searchsorted(numbers[order], np.arange(self._parts + 1))
         for part, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
             for piece in _pieces(table.slice(begin, end - begin)):
-                yield Chunk(part, encoded(piece), self._tag)
+                for data in _within_limit(piece):
+                    yield Chunk(part, data, self._tag)
 
 
 def part_of(hashes: Hashes, parts: int, level: int = 0) -> npt.NDArray[np.uint16]:
@@ -132,6 +133,31 @@ def _pieces(table: pa.Table) -> Iterator[pa.Table]:
     rows = max(1, table.num_rows * _CHUNK_BYTES // max(1, table.nbytes))
     for begin in range(0, table.num_rows, rows):
         yield table.slice(begin, rows)
+
+
+def _within_limit(table: pa.Table) -> Iterator[pa.Buffer]:
+    """Halves a piece whose keys are much larger than others. Only a single key may be above the limit."""
+    data = encoded(_with_own_paths(table))
+    if data.size <= MAX_CHUNK_BYTES or table.num_rows <= 1:
+        yield data
+        return
+    half = table.num_rows // 2
+    yield from _within_limit(table.slice(0, half))
+    yield from _within_limit(table.slice(half))
+
+
+def _with_own_paths(table: pa.Table) -> pa.Table:
+    """Drops the paths of other rows. A task may read thousands of files, and send their rows to thousands of parts."""
+    place = table.schema.get_field_index(_FILE)
+    if place < 0:
+        return table
+    (files,) = table.column(place).chunks
+    numbers = np.asarray(files.indices)
+    used = np.zeros(len(files.dictionary), np.bool_)
+    used[numbers] = True
+    own = (np.cumsum(used, dtype=np.int32) - 1)[numbers]
+    paths = files.dictionary.filter(pa.array(used))
+    return table.set_column(place, _FILE, pa.DictionaryArray.from_arrays(pa.array(own, pa.int32()), paths))
 
 
 def _batch(columns: Sequence[pa.Array], others: dict[str, pa.Array]) -> pa.RecordBatch:
