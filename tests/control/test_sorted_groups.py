@@ -127,6 +127,34 @@ def test_a_group_that_fits_into_memory_is_sorted_by_one_task(
         warehouse.catalog.drop_table("db.sales")
 
 
+@pytest.mark.parametrize("most", [None, 400_000])
+def test_a_curve_of_more_rows_than_the_engine_allows_a_task_is_shuffled(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, most: int | None
+) -> None:
+    monkeypatch.undo()
+    table = sales(warehouse)
+    before = warehouse.rows(table)
+    with make_control(warehouse, InlineEngine(task_memory_bytes=most)) as control:
+        assert control.compact(REF, PlanOptions(zorder="id, count", force=True)).outcome == "committed"
+    assert warehouse.rows(table) == before
+    names = [Path(file.path).name for file in warehouse.live_files(table)]
+    assert all(("-g00000p" in name) == (most is not None) for name in names)
+
+
+def test_a_curve_of_rows_that_only_dictionaries_make_small_is_shuffled(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    table = warehouse.create_table("db.sales", NUMBERS)
+    for _ in range(3):
+        numbers = pa.array(range(5_000), pa.int64())
+        texts = pa.array([f"a long text that repeats often: {number % 9} " * 5 for number in range(5_000)])
+        table.append(pa.table({"id": numbers, "key": numbers, "x": texts}))
+    with make_control(warehouse, InlineEngine(task_memory_bytes=1_000_000)) as control:
+        assert control.compact(REF, PlanOptions(zorder="id, key", force=True)).outcome == "committed"
+    assert table.refresh().scan().count() == 15_000
+
+
 def test_deletes_are_applied_on_the_way(warehouse: Warehouse) -> None:
     for version, kind in ((2, "positions"), (3, "vectors")):
         table = sales(warehouse, version)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.builders.delete_files import position_delete
 from tests.builders.tasks import field, make_task, read_rows, run, write_file
 from tidyberg.execute.kernel.order.sorting import is_sorted, sorted_positions
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.sort_key import SortField, SortKey
 from tidyberg.model.task import Task, TaskInput, TaskResult
 
@@ -111,6 +112,14 @@ def test_deleted_rows_leave_and_row_ids_stay(tmp_path: Path) -> None:
     assert [number for _, number in found] == sorted((number for _, number in found), reverse=True)
     assert {output.sort_order_id for output in result.outputs} == {3}
     assert result.rows_deleted == 14
+
+
+def test_a_search_for_the_order_of_files_stops_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("tidyberg.execute.kernel.disjoint_runs.OrderCheck.add_values")
+    inputs = files_of(tmp_path / "in", [descending(0, 40), descending(40, 40)])
+    with pytest.raises(KernelFailure, match="Stopped on request") as stopped:
+        run(merge_task(inputs, tmp_path / "out"), should_stop=lambda: True)
+    assert stopped.value.kind is FailureKind.STOPPED
 
 
 @given(st.data())

@@ -98,6 +98,21 @@ def test_rows_beyond_the_memory_wait_on_disk(tmp_path: Path) -> None:
     assert multiset(written(result)) == multiset(pa.concat_tables([rows(800, n) for n in range(6)]))
 
 
+@pytest.mark.parametrize(("mode", "way", "count"), [*(("merge", way, 800) for way in MERGED), ("sort", MERGED[0], 0)])
+def test_files_with_uuids_inside_structs_are_sorted(tmp_path: Path, mode: str, way: str, count: int) -> None:
+    place = field("place", pa.struct([field("key", pa.uuid(), 5)]), 4)
+    keys = pa.array([bytes([number % 256]) * 16 for number in range(count)], pa.binary(16)).cast(pa.uuid())
+    places = pa.StructArray.from_arrays([keys], fields=list(place.type))
+    tables = [sorted_rows(count, seed).append_column(place, places) for seed in range(4)]
+    inputs = [write_file(tmp_path / f"{n}.parquet", table, row_group_size=100) for n, table in enumerate(tables)]
+    schema = bytes(SCHEMA.append(place).serialize())
+    result = run(merge_task(inputs, tmp_path / "out", way, arrow_schema=schema, mode=mode))
+    assert result.rows_written == 4 * count
+    if count:
+        assert is_sorted(written(result), KEY)
+        assert multiset(written(result)) == multiset(pa.concat_tables(tables))
+
+
 @pytest.mark.parametrize("key", [KEY, SortKey((SortField(1), SortField(3)), Curve.ZORDER)], ids=["order", "curve"])
 def test_far_too_many_rows_are_refused_and_leave_nothing_behind(tmp_path: Path, key: SortKey) -> None:
     inputs = runs(tmp_path / "in")

@@ -45,6 +45,9 @@ ASCENDING, DESCENDING = SortField(1), SortField(1, descending=True)
         (SortField(1, nulls_last=True), [output(0, 1, 5), output(1, 6, 9, nulls=7)]),
         (ASCENDING, [output(0, 1, 9, partition=(1,)), output(1, 1, 9, partition=(2,))]),
         (SortField(1, "truncate[10]"), [output(0, 1, 9), output(1, 3, 15)]),
+        # Cut to a multiple of ten, the least number wraps around, as in Java.
+        (SortField(1, "truncate[10]"), [output(0, 1, 9), output(1, -(2**63), 15)]),
+        (SortField(1, "truncate[10]", descending=True), [output(0, -(2**63), 15), output(1, 1, 9)]),
         (SortField(1, "bucket[4]"), [output(0, 1, 9), output(1, 1, 9)]),
         (ASCENDING, [replace(output(0, 1, 9), sort_order_id=None), replace(output(1, 1, 9), sort_order_id=None)]),
     ],
@@ -58,6 +61,7 @@ def test_true_claims_pass(field: SortField, outputs: list[WrittenFile]) -> None:
     [
         (ASCENDING, [output(0, 1, 6), output(1, 5, 9)]),
         (DESCENDING, [output(0, 1, 5), output(1, 5, 9)]),
+        (SortField(1, "truncate[8]"), [output(0, 1, 9), output(1, -(2**63), 15)]),  # the least is a multiple of 8
         (ASCENDING, [output(0, 1, 5), output(1, 6, 9, nulls=1)]),
         (SortField(1, nulls_last=True), [output(0, 1, 5, nulls=1), output(1, 6, 9)]),
         (ASCENDING, [output(0, 1, 6, partition=(1,)), output(1, 5, 9, partition=(1,))]),

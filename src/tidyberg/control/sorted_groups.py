@@ -8,7 +8,7 @@ from pyiceberg.schema import Schema
 
 from tidyberg.execute.engine import CancelToken, Engine, error_of
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
-from tidyberg.execute.tasks.range_sort import bytes_in_memory, cut_tasks, reduce_tasks, sample_tasks, shuffle_job
+from tidyberg.execute.tasks.range_sort import cut_tasks, fits_one_task, reduce_tasks, sample_tasks, shuffle_job
 from tidyberg.execute.tasks.scratch_need import scratch_need
 from tidyberg.failures import KernelFailure
 from tidyberg.model.options import PlanOptions, cores_of_task
@@ -40,7 +40,8 @@ class SortedGroups:
         large: list[Task] = []
         small: list[Task] = []
         for task in self.tasks:
-            fits = bytes_in_memory(task, samples[task.group_id]) <= min(memory, task.memory_bytes)
+            most_bytes = min(memory, task.memory_bytes, engine.task_memory_bytes or task.memory_bytes)
+            fits = fits_one_task(task, samples[task.group_id], most_bytes)
             (small if fits else large).append(task)
         most = self.options.max_parallelism
         alone = with_delete_contents(

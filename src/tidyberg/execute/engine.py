@@ -114,6 +114,11 @@ class Engine(Protocol):
     @property
     def resources(self) -> Resources: ...
 
+    @property
+    def task_memory_bytes(self) -> int | None:
+        """The most Arrow memory of a task's row group. None: what the task says."""
+        ...
+
     def run(
         self,
         tasks: Sequence[AnyTask],

@@ -59,7 +59,7 @@ class InlineEngine:
         self, max_parallelism: int | None = None, memory_gb: float = INLINE_GB, task_memory_bytes: int | None = None
     ) -> None:
         """`task_memory_bytes` is the most Arrow memory of a task's row group. None: what the task says."""
-        self._task_memory_bytes = task_memory_bytes
+        self.task_memory_bytes = task_memory_bytes
         self._parallelism = max_parallelism or os.cpu_count() or 1
         self.resources = Resources(cores=self._parallelism, memory_gb=memory_gb, name=INLINE)
 
@@ -106,7 +106,7 @@ class InlineEngine:
         yield from ScratchShuffles(run, cores=cores).results(jobs)
 
     def _within_memory(self, tasks: Sequence[AnyTask]) -> Sequence[AnyTask]:
-        most = self._task_memory_bytes
+        most = self.task_memory_bytes
         if most is None:
             return tasks
         limited: list[AnyTask] = []

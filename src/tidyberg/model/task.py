@@ -338,9 +338,10 @@ class SampleResult:
     job_id: str
     group_id: int
     rows: bytes  # an Arrow IPC stream
-    bytes_per_row: float  # in memory, of all columns
+    bytes_per_row: float  # in memory, of all columns, with the small dictionaries
     dictionaries: dict[int, bool]  # by field id: whether a dictionary pays in an output; others are undecided
     small_dictionaries: frozenset[int]  # ids of strings that are best kept as dictionaries while rows are moved
+    plain_bytes_per_row: float = 0.0  # the same without dictionaries, as one task sorts them
 
 
 ScratchTask = ScratchMapTask | ScratchReduceTask

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from pyiceberg.transforms import BucketTransform, parse_transform
+from pyiceberg.transforms import BucketTransform, TruncateTransform, parse_transform
+from pyiceberg.types import IntegerType, LongType
 
 from tidyberg.model.sort_key import SortField, SortKey
 from tidyberg.model.table import Pinned
@@ -49,9 +50,23 @@ def _overlap(first: WrittenFile, second: WrittenFile, key: SortKey, columns: Map
     highest, lowest = leaf.decode(low.upper_bounds.get(field.source_id)), leaf.decode(_lower(high, field))
     if leaf.may_be_cut:  # cut bounds keep their order among each other only
         highest = leaf.decode(_lower(low, field))
-    if highest is None or lowest is None or _in_order(highest, lowest, field, leaf):
+    if (
+        highest is None
+        or lowest is None
+        or _wraps_around(lowest, field, leaf)
+        or _in_order(highest, lowest, field, leaf)
+    ):
         return None
     return f"{leaf.name} is {highest!r} in one and {lowest!r} in the other"
+
+
+def _wraps_around(lowest: Any, field: SortField, leaf: BoundedColumn) -> bool:
+    """Returns True if `truncate` turns the number into one of the greatest, because the lesser one does not exist."""
+    transform = parse_transform(field.transform)
+    if not isinstance(transform, TruncateTransform) or not isinstance(leaf.type, IntegerType | LongType):
+        return False
+    least: int = leaf.type.min
+    return bool(lowest - lowest % transform.width < least)
 
 
 def _in_order(highest: Any, lowest: Any, field: SortField, leaf: BoundedColumn) -> bool:

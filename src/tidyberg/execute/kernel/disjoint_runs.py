@@ -3,7 +3,7 @@
 Only the columns of the key are read. The first file that overlaps another one ends the search.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +17,7 @@ from tidyberg.execute.kernel.order.values import key_schema, key_sources
 from tidyberg.execute.kernel.order.word_sort import first_unsorted
 from tidyberg.execute.kernel.read.open_files import FETCHED_WHOLE, OpenFile, open_file, open_run
 from tidyberg.execute.kernel.read.reader import Reader
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.sort_key import SortField, SortKey
 from tidyberg.model.task import Task, TaskInput
 from tidyberg.storage.file_io import Storage
@@ -41,7 +42,7 @@ def task_in_order(attempt: RewriteAttempt) -> Task | None:
         for file in files:
             with file.source, attempt.storage.guard(file.input.path):
                 row_groups += file.footer.num_row_groups
-                run = _run(file, reader, schema, key)
+                run = _run(file, reader, schema, key, attempt.should_stop)
             if run is None or not runs.add(run):
                 return None
     inputs = (*(file for file in task.inputs if not file.records), *runs.files)
@@ -90,13 +91,17 @@ class _DisjointRuns:
         return first_unsorted(sort_levels(pair, self._fields), 2) is None
 
 
-def _run(file: OpenFile, reader: Reader, schema: pa.Schema, key: SortKey) -> _SortedFile | None:
+def _run(
+    file: OpenFile, reader: Reader, schema: pa.Schema, key: SortKey, should_stop: Callable[[], bool]
+) -> _SortedFile | None:
     """Reads all keys of a file. Returns None if they are not sorted."""
     sources, check = key_sources(schema, key), OrderCheck(schema, key)
     first: list[pa.Array] = []
     last: list[pa.Array] = []
     selection = reader.selection(file)
     for batch in reader.decoded(file.source, file.footer, selection, file.row_groups):
+        if should_stop():
+            raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
         if not batch.num_rows:
             continue
         rows = pa.Table.from_batches([reader.projected(batch, selection)])

@@ -108,7 +108,7 @@ class SortingWriter(OrderedRowWriter):
         self._batches, self._bytes = [], 0
         joined = []
         for number, column in enumerate(self._schema):  # one by one, because both forms of a column are in memory
-            joined.append(pa.concat_arrays(columns[number]) if columns[number] else pa.array([], column.type))
+            joined.append(pa.concat_arrays(columns[number]) if columns[number] else pa.nulls(0, column.type))
             columns[number] = []
         table = pa.Table.from_arrays(joined, schema=self._schema)
         for start in range(0, len(positions), self._task.batch_rows):

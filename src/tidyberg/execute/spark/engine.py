@@ -106,6 +106,10 @@ class SparkEngine:
         return self._attempts
 
     @property
+    def task_memory_bytes(self) -> None:
+        return None
+
+    @property
     def settle_seconds(self) -> float:
         """Measured: workers wrote up to 1.8 s after a cancel with our kill timeout, 3.7 s with Spark's own."""
         return 2.5 if self._is_own_local else 5.0

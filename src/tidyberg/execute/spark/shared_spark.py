@@ -112,6 +112,10 @@ class _Borrowed:
         return self._engine.attempts
 
     @property
+    def task_memory_bytes(self) -> None:
+        return None
+
+    @property
     def settle_seconds(self) -> float:
         return self._engine.settle_seconds
 

@@ -22,6 +22,7 @@ from tidyberg.model.task import SampleResult, SampleTask, Task, TaskInput
 RANGE_BYTES = 64 * MB  # of a range in memory; a worker has it a few times while it sorts and writes
 _SMALLEST_RANGE_BYTES = 4 * MB  # if there is little memory
 _MOST_MEMORY_PER_BYTE = 20  # how much larger rows may be in memory than on storage, except in rare cases
+_CURVE_SPARE = 2  # other rows may be larger than those of the sample
 _MAP_BYTES = 48 * MB  # on storage, so that a map task takes a few seconds
 _SMALL_MAP_BYTES = 8 * MB
 _SAMPLED_FILES = 128
@@ -36,12 +37,22 @@ def may_be_large(task: Task) -> bool:
     """Returns True if the rows of a sorted group may be too many for the memory of one task. A sample decides."""
     if task.mode != "sort" or task.partitioning is not None:
         return False
+    if task.sort_key is not None and task.sort_key.curve is not None:
+        return True  # whatever their size on storage: rows along a curve cannot wait on disk until they are sorted
     return sum(file.size for file in task.inputs) * _MOST_MEMORY_PER_BYTE > task.memory_bytes
 
 
 def bytes_in_memory(task: Task, samples: Sequence[SampleResult]) -> int:
     """Return how much memory the rows of a group take."""
     return round(sum(file.records for file in task.inputs) * max(sample.bytes_per_row for sample in samples))
+
+
+def fits_one_task(task: Task, samples: Sequence[SampleResult], memory_bytes: int) -> bool:
+    """Return True if one task can sort a group. Rows along a curve cannot wait on disk, so they need room to spare."""
+    if task.sort_key is None or task.sort_key.curve is None:
+        return bytes_in_memory(task, samples) <= memory_bytes
+    plain = sum(file.records for file in task.inputs) * max(sample.plain_bytes_per_row for sample in samples)
+    return plain * _CURVE_SPARE <= memory_bytes
 
 
 def reduce_tasks(task: Task) -> int:

@@ -59,7 +59,7 @@ class _OpenRun:
         self._batches = batches
         self._sources = key_sources(schema, key)
         self._check = OrderCheck(schema, key)
-        self._table = schema.empty_table()
+        self._table = pa.Table.from_batches([], schema)  # Arrow's `empty_table` cannot make a uuid inside a struct
         self._values: list[pa.Array] = []
 
     @property

@@ -56,6 +56,7 @@ def sample_keys(task: SampleTask, storage: Storage, should_stop: Callable[[], bo
         _bytes_per_row(measured, small),
         dictionaries,
         small,
+        _bytes_per_row(measured, frozenset()),
     )
 
 
