@@ -35,21 +35,20 @@ class KeyLayout:
     runs: Ints  # files of one partition with the same number were sorted together, so they do not overlap; -1: alone
 
     def depths(self, taken: Mask) -> Ints:
-        """Returns the depths if the files in the mask were sorted together."""
-        runs = np.where(taken, np.int64(2**62), self.runs)
-        alone = runs == _NO_RUN
-        together = np.flatnonzero(~alone)
-        starts, ends = self.spans.starts[alone], self.spans.ends[alone]
-        if len(together):
-            keys = np.column_stack((self.partition[together], runs[together]))
-            _, run = np.unique(keys, axis=0, return_inverse=True)
-            run = run.reshape(-1)
-            first = np.full(run.max() + 1, self.spans.coordinates, np.int64)
-            last = np.zeros(run.max() + 1, np.int64)
-            np.minimum.at(first, run, self.spans.starts[together])
-            np.maximum.at(last, run, self.spans.ends[together])
-            starts, ends = np.concatenate((starts, first)), np.concatenate((ends, last))
-        return self.spans.depths_of(starts, ends)
+        """Returns the depths if the files in the mask were sorted together.
+
+        Nobody knows yet where their outputs will end, so these count as reaching from the first key to the last. Files
+        that are sorted already say where they lie. Other files may lie between those of one run.
+        """
+        starts, ends = self.spans.joined(self.partition, taken)
+        is_left = ~taken
+        alone = is_left & (self.runs == _NO_RUN)
+        together = is_left & ~alone
+        of_runs = self.spans.united(self.runs, together)
+        return self.spans.depths_of(
+            np.concatenate((self.spans.starts[alone], of_runs[0], starts)),
+            np.concatenate((self.spans.ends[alone], of_runs[1], ends)),
+        )
 
     def deepest(self, taken: Mask) -> Ints:
         """Returns the largest depth within each file. Those of one run count once."""
