@@ -123,6 +123,14 @@ def test_files_that_were_sorted_together_leave_room_for_others_between_them() ->
     assert taken(plan_for(new, options(sort="table"))) == [*range(10, 18)]
 
 
+@pytest.mark.parametrize("rest", [{"nulls": 1}, {"nulls": 0, "nans": 1}])
+def test_nulls_and_nans_do_not_make_a_lookup_read_a_file(rest: dict[str, int]) -> None:
+    """Readers skip files by bounds, which leave both out."""
+    spans = [Span(10 * n, 10 * n + 9, **rest) for n in range(20)]
+    refused = skip(plan_for(laid_out(DISJOINT, more={1: spans}), options()))
+    assert refused.reason == "no gain: a lookup by id reads 1 file now, and 1 file after a sort"
+
+
 def test_a_table_in_order_is_tidy() -> None:
     plan = plan_for(laid_out(DISJOINT, claims=[1] * 20, order=BY_ID), options(sort="table"))
     assert skip(plan).reason == "already in order, and at most 1 of 20 files overlap (max_overlap_depth is 4)"

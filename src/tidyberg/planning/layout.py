@@ -31,6 +31,7 @@ class KeyLayout:
     spans: KeySpans
     bounds: tuple[KeyColumnMetrics, ...]  # of each key column
     columns: tuple[FieldRanges, ...]  # the range of each key column, without transforms
+    values: tuple[FieldRanges, ...]  # the same without the nulls and NaNs of files that have other values, too
     in_order: Mask  # written in this order, as far as its manifest or the snapshot that added it says
     runs: Ints  # files of one partition with the same number were sorted together, so they do not overlap; -1: alone
 
@@ -56,13 +57,13 @@ class KeyLayout:
 
     def shares(self, files: Ints) -> list[Floats]:
         """Returns for each key column the chance that a lookup among these files reads each of them."""
-        columns = self.columns if self.key.curve is not None else self.columns[:1]
+        columns = self.values if self.key.curve is not None else self.values[:1]
         return [lookup_shares(_of_files(column, files), self.records[files]) for column in columns]
 
     def shares_together(self, files: Ints, members: Ints) -> list[float]:
         """Returns for each key column the chance that a lookup among `files` asks for a value that members cover."""
         found = []
-        for column in self.columns if self.key.curve is not None else self.columns[:1]:
+        for column in self.values if self.key.curve is not None else self.values[:1]:
             known = members[column.known[members]]
             if len(known) < len(members):
                 found.append(1.0)
@@ -103,10 +104,14 @@ def measure_layout(
     bounds = [_column(key_bounds, field, records) for field in key.fields]
     kinds = [schema.find_type(field.source_id) for field in key.fields]
     ranges = [ranges_of(*each) for each in zip(bounds, key.fields, kinds, strict=True)]
-    plain = [
-        ranges_of(column, SortField(field.source_id), kind)
-        for column, field, kind in zip(bounds, key.fields, kinds, strict=True)
-    ]
+    # Files are skipped by bounds, which leave nulls and NaN out.
+    plain, values = (
+        tuple(
+            ranges_of(column, SortField(field.source_id), kind)
+            for column, field, kind in zip(columns, key.fields, kinds, strict=True)
+        )
+        for columns in (bounds, [column.without_nulls for column in bounds])
+    )
     in_order, runs = _orders(files, key, snapshots)
     layout = KeyLayout(
         key,
@@ -115,7 +120,8 @@ def measure_layout(
         records,
         spans_of(partition, ranges[:1] if key.curve is not None else ranges),
         tuple(bounds),
-        tuple(plain),
+        plain,
+        values,
         in_order,
         runs,
     )
