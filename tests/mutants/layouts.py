@@ -107,6 +107,20 @@ LAYOUTS = (
         SORTING,
     ),
     Mutant(
+        "files that were sorted together leave room for others between them [I10]",
+        "planning/layout.py",
+        "self.spans.united(self.runs, together)",
+        "self.spans.joined(self.runs, together)",
+        SORTING,
+    ),
+    Mutant(
+        "nulls and NaN do not make a lookup read a file, because bounds leave them out [I10]",
+        "planning/key_values.py",
+        "np.where(is_rest, 0, counts)",
+        "np.where(is_rest, counts, counts)",
+        SORTING,
+    ),
+    Mutant(
         "a sort that lets queries skip nothing is refused [I10]",
         "planning/sorting.py",
         "        if saved >= _LEAST_SAVED_FILES or",

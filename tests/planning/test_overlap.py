@@ -136,3 +136,19 @@ def test_the_least_and_the_greatest_floats_have_distances_that_estimates_can_use
         shares = lookup_shares(ranges_of(columns, field, DoubleType()), np.full(5, 100, np.int64))
         assert np.isfinite(shares).all()
         assert (shares > 0).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 2)), min_size=1, max_size=12))
+def test_the_files_of_a_group_count_once_wherever_one_of_them_lies(drawn: list[tuple[int, int, int]]) -> None:
+    files = [(min(one, other), max(one, other), group) for one, other, group in drawn]
+    found = spans([file[:2] for file in files])
+    groups = np.array([group for *_, group in files], np.int64)
+    starts, ends = found.united(groups, np.ones(len(files), np.bool_))
+
+    def covered(place: float) -> int:
+        return len({group for low, high, group in files if low < place < high})
+
+    values = sorted({value for low, high, _ in files for value in (low, high)})
+    between = found.depths_of(starts, ends)[1::2].tolist()
+    assert between[: len(values) - 1] == [covered((low + high) / 2) for low, high in pairwise(values)]

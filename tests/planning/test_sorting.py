@@ -105,6 +105,32 @@ def test_files_that_were_sorted_together_do_not_overlap_whatever_their_cut_bound
     assert len(taken(plan_for(laid_out([(0, 999)] * 8, **layout), options(sort="table")))) == 8
 
 
+def test_files_that_were_sorted_together_leave_room_for_others_between_them() -> None:
+    """Late rows and new ones that were sorted by one job, five times: nothing overlaps."""
+    spans = [(start + 10 * n, start + 10 * n + 9) for n in range(5) for start in (0, 1000)]
+    files = [File(size=TARGET, snapshot=2 + n) for n in range(5) for _ in range(2)]
+    history = ((1, 48 * HOUR, "append"), *((2 + n, (24 - n) * HOUR, "replace") for n in range(5)))
+    sorts = {2 + n: BY_ID for n in range(5)}
+    layout: dict[str, Any] = {"order": BY_ID, "sorted_by": sorts, "snapshots": history}
+    rest = skip(plan_for(laid_out(spans, files=files, claims=[1] * 10, **layout), options(sort="table")))
+    assert rest.reason == "already in order, and at most 1 of 10 files overlap (max_overlap_depth is 4)"
+    new = laid_out(
+        [*spans, *[(2000, 2009)] * 8],
+        files=[*files, *[File(size=TARGET)] * 8],
+        claims=[*[1] * 10, *[None] * 8],
+        **layout,
+    )
+    assert taken(plan_for(new, options(sort="table"))) == [*range(10, 18)]
+
+
+@pytest.mark.parametrize("rest", [{"nulls": 1}, {"nulls": 0, "nans": 1}])
+def test_nulls_and_nans_do_not_make_a_lookup_read_a_file(rest: dict[str, int]) -> None:
+    """Readers skip files by bounds, which leave both out."""
+    spans = [Span(10 * n, 10 * n + 9, **rest) for n in range(20)]
+    refused = skip(plan_for(laid_out(DISJOINT, more={1: spans}), options()))
+    assert refused.reason == "no gain: a lookup by id reads 1 file now, and 1 file after a sort"
+
+
 def test_a_table_in_order_is_tidy() -> None:
     plan = plan_for(laid_out(DISJOINT, claims=[1] * 20, order=BY_ID), options(sort="table"))
     assert skip(plan).reason == "already in order, and at most 1 of 20 files overlap (max_overlap_depth is 4)"

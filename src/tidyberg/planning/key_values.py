@@ -5,7 +5,7 @@ the smallest value and an upper bound is above the largest, so both are still bo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,13 @@ class KeyColumnMetrics:
         """Files whose values are all NaN or null. Bounds leave NaN out, so these files have none."""
         found: Mask = ~self.has_bounds & (self.nans > 0) & (self.nans + self.nulls >= self.records)
         return found
+
+    @property
+    def without_nulls(self) -> "KeyColumnMetrics":
+        """The same, but only files without other values have nulls and NaNs."""
+        is_rest = self.has_bounds & ~self.all_null
+        nulls, nans = (np.where(is_rest, 0, counts) for counts in (self.nulls, self.nans))
+        return replace(self, nulls=nulls, nans=nans)
 
 
 @dataclass(frozen=True)

@@ -31,25 +31,25 @@ class KeyLayout:
     spans: KeySpans
     bounds: tuple[KeyColumnMetrics, ...]  # of each key column
     columns: tuple[FieldRanges, ...]  # the range of each key column, without transforms
+    values: tuple[FieldRanges, ...]  # the same without the nulls and NaNs of files that have other values, too
     in_order: Mask  # written in this order, as far as its manifest or the snapshot that added it says
     runs: Ints  # files of one partition with the same number were sorted together, so they do not overlap; -1: alone
 
     def depths(self, taken: Mask) -> Ints:
-        """Returns the depths if the files in the mask were sorted together."""
-        runs = np.where(taken, np.int64(2**62), self.runs)
-        alone = runs == _NO_RUN
-        together = np.flatnonzero(~alone)
-        starts, ends = self.spans.starts[alone], self.spans.ends[alone]
-        if len(together):
-            keys = np.column_stack((self.partition[together], runs[together]))
-            _, run = np.unique(keys, axis=0, return_inverse=True)
-            run = run.reshape(-1)
-            first = np.full(run.max() + 1, self.spans.coordinates, np.int64)
-            last = np.zeros(run.max() + 1, np.int64)
-            np.minimum.at(first, run, self.spans.starts[together])
-            np.maximum.at(last, run, self.spans.ends[together])
-            starts, ends = np.concatenate((starts, first)), np.concatenate((ends, last))
-        return self.spans.depths_of(starts, ends)
+        """Returns the depths if the files in the mask were sorted together.
+
+        Nobody knows yet where their outputs will end, so these count as reaching from the first key to the last. Files
+        that are sorted already say where they lie. Other files may lie between those of one run.
+        """
+        starts, ends = self.spans.joined(self.partition, taken)
+        is_left = ~taken
+        alone = is_left & (self.runs == _NO_RUN)
+        together = is_left & ~alone
+        of_runs = self.spans.united(self.runs, together)
+        return self.spans.depths_of(
+            np.concatenate((self.spans.starts[alone], of_runs[0], starts)),
+            np.concatenate((self.spans.ends[alone], of_runs[1], ends)),
+        )
 
     def deepest(self, taken: Mask) -> Ints:
         """Returns the largest depth within each file. Those of one run count once."""
@@ -57,13 +57,13 @@ class KeyLayout:
 
     def shares(self, files: Ints) -> list[Floats]:
         """Returns for each key column the chance that a lookup among these files reads each of them."""
-        columns = self.columns if self.key.curve is not None else self.columns[:1]
+        columns = self.values if self.key.curve is not None else self.values[:1]
         return [lookup_shares(_of_files(column, files), self.records[files]) for column in columns]
 
     def shares_together(self, files: Ints, members: Ints) -> list[float]:
         """Returns for each key column the chance that a lookup among `files` asks for a value that members cover."""
         found = []
-        for column in self.columns if self.key.curve is not None else self.columns[:1]:
+        for column in self.values if self.key.curve is not None else self.values[:1]:
             known = members[column.known[members]]
             if len(known) < len(members):
                 found.append(1.0)
@@ -104,10 +104,14 @@ def measure_layout(
     bounds = [_column(key_bounds, field, records) for field in key.fields]
     kinds = [schema.find_type(field.source_id) for field in key.fields]
     ranges = [ranges_of(*each) for each in zip(bounds, key.fields, kinds, strict=True)]
-    plain = [
-        ranges_of(column, SortField(field.source_id), kind)
-        for column, field, kind in zip(bounds, key.fields, kinds, strict=True)
-    ]
+    # Files are skipped by bounds, which leave nulls and NaN out.
+    plain, values = (
+        tuple(
+            ranges_of(column, SortField(field.source_id), kind)
+            for column, field, kind in zip(columns, key.fields, kinds, strict=True)
+        )
+        for columns in (bounds, [column.without_nulls for column in bounds])
+    )
     in_order, runs = _orders(files, key, snapshots)
     layout = KeyLayout(
         key,
@@ -116,7 +120,8 @@ def measure_layout(
         records,
         spans_of(partition, ranges[:1] if key.curve is not None else ranges),
         tuple(bounds),
-        tuple(plain),
+        plain,
+        values,
         in_order,
         runs,
     )

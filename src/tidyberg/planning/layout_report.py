@@ -131,7 +131,7 @@ class _PlacedFiles:
 
 
 def _files_now(inventory: Inventory, layout: KeyLayout, key: SortKey, plan: Plan) -> _PlacedFiles:
-    column, bounds = layout.columns[0], layout.bounds[0]
+    column, bounds = layout.values[0], layout.bounds[0]
     lows, highs = _places(column)
     kind = inventory.pinned.schema.find_type(key.fields[0].source_id)
     paths = inventory.data_files["path"].to_pylist()

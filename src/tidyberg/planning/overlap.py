@@ -56,6 +56,28 @@ class KeySpans:
             found[wide] = np.maximum.reduceat(depths, edges)[0::2]
         return found
 
+    def joined(self, groups: Ints, members: Mask) -> tuple[Ints, Ints]:
+        """Returns one span for the members of each group, from the first of their coordinates to the last."""
+        _, group = np.unique(groups[members], return_inverse=True)
+        count = int(group.max(initial=-1)) + 1
+        starts, ends = np.full(count, self.coordinates, np.int64), np.zeros(count, np.int64)
+        np.minimum.at(starts, group, self.starts[members])
+        np.maximum.at(ends, group, self.ends[members])
+        return starts, ends
+
+    def united(self, groups: Ints, members: Mask) -> tuple[Ints, Ints]:
+        """Returns the spans that the members of each group cover. Those of one group that meet become one."""
+        if not members.any():
+            return self.starts[:0], self.ends[:0]
+        _, group = np.unique(groups[members], return_inverse=True)
+        order = np.lexsort((self.starts[members], group))
+        base = group[order].astype(np.int64) * (self.coordinates + 1)  # groups lie one after the other
+        starts = base + self.starts[members][order]
+        ends = np.maximum.accumulate(base + self.ends[members][order])
+        first = np.flatnonzero(np.append(True, starts[1:] > ends[:-1]))
+        last = np.append(first[1:], len(order)) - 1
+        return starts[first] - base[first], ends[last] - base[first]
+
 
 def spans_of(partition: Ints, fields: Sequence[FieldRanges]) -> KeySpans:
     """Returns the span of each file along a key with these fields.
