@@ -14,6 +14,7 @@ from tidyberg.execute.kernel import remote
 from tidyberg.execute.kernel.order.ranges import RangeBounds
 from tidyberg.execute.kernel.range_sort.cut import Cut
 from tidyberg.execute.kernel.remote import run_packed, tune_worker
+from tidyberg.execute.spark.engine import SparkEngine
 from tidyberg.execute.spark.worker import pack, unpack_outcome
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.shuffle import ScratchMapTask
@@ -70,6 +71,15 @@ def test_a_worker_whose_memory_is_limited_keeps_fewer_rows(tmp_path: Path, monke
             run_packed(0, pack(each), 0, 4, STORAGE)
     limits = [each.memory_bytes for each in ran if isinstance(each, Task | ScratchMapTask)]
     assert limits == [256 * MB, None, 256 * MB, 8 * GB, 128 * MB, 128 * MB]
+
+
+@pytest.mark.parametrize(
+    ("setting", "rows"), [("1g", 128 * MB), ("512m", 64 * MB), ("2048", 256 * MB), ("0", None), ("much", None)]
+)
+def test_the_engine_knows_the_memory_of_its_workers(setting: str, rows: int | None) -> None:
+    engine = SparkEngine("local[1]", conf={"spark.executor.pyspark.memory": setting})
+    assert engine.task_memory_bytes == rows
+    assert SparkEngine("local[1]").task_memory_bytes is None
 
 
 def test_the_limit_of_a_worker_is_that_of_its_address_space() -> None:

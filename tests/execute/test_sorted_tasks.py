@@ -119,7 +119,7 @@ def test_far_too_many_rows_are_refused_and_leave_nothing_behind(tmp_path: Path, 
     task = make_task(inputs, SCHEMA, tmp_path / "out", mode="sort", sort_key=key, memory_bytes=2_000, batch_rows=100)
     with pytest.raises(KernelFailure, match="cannot be sorted by one task") as failure:
         run(task)
-    assert failure.value.kind is FailureKind.LIMIT
+    assert failure.value.kind is FailureKind.TOO_LARGE
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 

@@ -69,6 +69,12 @@ def test_v2_merges_only_where_a_data_file_has_several_deletes() -> None:
     assert sum(len(group.files) for group in plan.groups) == 4, "the shared delete leaves only with all its files"
 
 
+def test_a_plan_says_how_equality_deletes_of_v2_leave() -> None:
+    verdict = plan_for(replace(V3, format_version=2), MERGE).partitions[0].verdict
+    assert isinstance(verdict, Skip)
+    assert verdict.reason == "5 deletes to keep: those by value leave format v2 only when their files are rewritten"
+
+
 def test_a_vector_alone_is_no_work() -> None:
     vector = Delete("dv", scope="file", references="f000000.parquet", sequence=2, format="PUFFIN", offset=4)
     plan = plan_for(replace(V3, deletes=[vector]), MERGE)

@@ -38,7 +38,8 @@ ERRORS: Mapping[FailureKind, type[Terminal | Transient]] = {
     FailureKind.TOO_LARGE: Unsupported,
     FailureKind.STOPPED: Cancelled,
 }
-_REPAIR = "Nothing was changed. Repair or remove the file, or exclude its partition."
+# It does not say to remove the file: without a delete file, deleted rows are back.
+_REPAIR = "Nothing was changed. Restore the file, or exclude its partition."
 _HINTS: Mapping[FailureKind, str] = {
     FailureKind.DAMAGED: _REPAIR,
     FailureKind.DENIED: "Check the credentials and the rights on that location.",

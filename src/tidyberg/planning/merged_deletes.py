@@ -208,6 +208,8 @@ class DeleteMerging:
         if not statistics.delete_files:
             return Skip("tidy", "already tidy: no deletes")
         found = plural(statistics.delete_files, "delete")
+        if not self._vectors and self._deletes.touched(self._is_equality)[start:end].any():
+            return Skip("tidy", f"{found} to keep: those by value leave format v2 only when their files are rewritten")
         return Skip("tidy", f"already tidy: {found}, and none can be merged or removed")
 
 

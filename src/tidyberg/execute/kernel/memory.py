@@ -3,6 +3,13 @@
 import resource
 import sys
 
+_COPIES = 8  # rows are in memory a few times while they are read and written, and libraries take their share
+
+
+def rows_within(limit: int) -> int:
+    """Returns how much memory the rows of a task may take in a process that may have `limit` bytes of addresses."""
+    return limit // _COPIES
+
 
 def peak_rss_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

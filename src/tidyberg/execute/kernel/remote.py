@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from tidyberg.execute.kernel.memory import memory_limit
+from tidyberg.execute.kernel.memory import memory_limit, rows_within
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.shuffle import ScratchMapTask, ScratchReduceTask
@@ -19,10 +19,6 @@ from tidyberg.model.task import AnyTask, Task
 from tidyberg.storage.access import StorageAccess
 
 _DISABLE_HUGE_PAGES = 41  # PR_SET_THP_DISABLE
-
-_COPIES = (
-    8  # rows are in memory a few times while they are read, merged and written, and the interpreter takes its share
-)
 
 _is_tuned = False
 
@@ -62,7 +58,7 @@ def _disable_huge_pages() -> None:
 def _within_limits(task: AnyTask) -> AnyTask:
     """Limits a task to the cores and the memory of this worker, which the driver may not know."""
     limit = memory_limit()
-    most = None if limit is None else limit // _COPIES
+    most = None if limit is None else rows_within(limit)
     if isinstance(task, Task):
         memory = task.memory_bytes if most is None else min(task.memory_bytes, most)
         return replace(task, cores=min(task.cores, os.cpu_count() or 1), memory_bytes=memory)

@@ -153,9 +153,8 @@ class Sort(Encode):
             if not self._required:
                 raise
             raise KernelFailure(
-                FailureKind.LIMIT,
-                f"Group {attempt.task.group_id} cannot be sorted by one task: {refusal}. Plan smaller groups "
-                "(max_group_size), or give workers more memory.",
+                FailureKind.TOO_LARGE,
+                f"Group {attempt.task.group_id} cannot be sorted by one task: {refusal}. Give workers more memory.",
             ) from None
 
     def open_writer(self, first: FirstFiles) -> TaskWriter:

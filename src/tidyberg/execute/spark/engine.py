@@ -18,6 +18,7 @@ from tidyberg.execute.engine import (
     ShuffleResults,
     use_idle_cores,
 )
+from tidyberg.execute.kernel.memory import rows_within
 from tidyberg.execute.scratch_shuffle import ScratchShuffles
 from tidyberg.execute.spark.class_archive import find_archive, make_later
 from tidyberg.execute.spark.launch import Launch, launched, spark_home
@@ -44,6 +45,7 @@ from tidyberg.execute.spark.session import (
     start_classic,
     start_connect,
     stop_classic,
+    worker_memory,
 )
 from tidyberg.execute.spark.shipping import write_archive
 from tidyberg.execute.spark.shuffle import SparkShuffle
@@ -106,8 +108,9 @@ class SparkEngine:
         return self._attempts
 
     @property
-    def task_memory_bytes(self) -> None:
-        return None
+    def task_memory_bytes(self) -> int | None:
+        limit = worker_memory(self._setting("spark.executor.pyspark.memory"))
+        return None if limit is None else rows_within(limit)
 
     @property
     def settle_seconds(self) -> float:

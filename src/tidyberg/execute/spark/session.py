@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from tidyberg.errors import ConfigurationError, EngineError
+from tidyberg.errors import BadInput, ConfigurationError, EngineError
 from tidyberg.execute.spark.class_archive import find_archive, submit_options, uses_archive
 from tidyberg.execute.spark.launch import Launch, changed_environment, launched, spark_home
 from tidyberg.execute.spark.private import forget_context, is_stopped, take_accumulator_server, take_gateway
-from tidyberg.model.sizes import MB
+from tidyberg.model.sizes import MB, parse_size
 
 _NEEDED_JAVA = 17
 _INSTALL_JAVA = "Install Java 17 (a JDK or JRE) and set JAVA_HOME, or use the inline engine."
@@ -211,6 +211,14 @@ def setting_of(spark: Any, name: str) -> str | None:
     conf = spark.conf if hasattr(spark, "conf") else spark.getConf()
     value = conf.get(name)
     return None if value is None else str(value)
+
+
+def worker_memory(text: str | None) -> int | None:
+    """Return the limit of a Python worker in bytes, as Spark reads it. A number without a unit counts megabytes."""
+    try:
+        return parse_size(f"{text}m" if text is not None and text.isdecimal() else text or "")
+    except BadInput:  # not set, or Spark says itself what is wrong with it
+        return None
 
 
 def is_alive(spark: Any) -> bool:

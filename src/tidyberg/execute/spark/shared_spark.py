@@ -112,8 +112,8 @@ class _Borrowed:
         return self._engine.attempts
 
     @property
-    def task_memory_bytes(self) -> None:
-        return None
+    def task_memory_bytes(self) -> int | None:
+        return self._engine.task_memory_bytes
 
     @property
     def settle_seconds(self) -> float:
