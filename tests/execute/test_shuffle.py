@@ -255,6 +255,21 @@ def test_what_a_killed_process_left_is_removed_and_the_rest_is_not(tmp_path: Pat
     assert (tmp_path / "precious" / "lock").exists()
 
 
+@pytest.mark.parametrize("ending", ["pass", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_what_the_spark_of_a_process_left_is_removed_by_the_next_one(tmp_path: Path, ending: str) -> None:
+    code = (
+        "import os, signal\n"
+        "from tidyberg.execute.spark.engine import SparkEngine\n"
+        "engine = SparkEngine('local[1]')\n"
+        "(engine._directory() / 'spark.log').touch()\n"
+    )
+    for last in (ending, "pass"):
+        subprocess.run(
+            [sys.executable, "-c", code + last], env={**os.environ, "TMPDIR": str(tmp_path)}, check=last == "pass"
+        )
+        assert bool(list(tmp_path.glob("tidyberg-spark-*"))) == (last != "pass")
+
+
 def test_a_new_directory_is_never_taken_for_that_of_a_dead_process(tmp_path: Path) -> None:
     """Other processes look for dead ones at any moment, also between the steps in which a directory is made."""
     done = threading.Event()

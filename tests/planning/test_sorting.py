@@ -239,6 +239,17 @@ def test_files_that_a_curve_has_clustered_are_known_by_their_snapshot() -> None:
     assert len(taken(plan_for(inventory, options(sort=None, hilbert="id, region")))) == 8
 
 
+def test_a_plan_says_why_files_that_a_curve_has_clustered_are_taken_again() -> None:
+    """Their bounds do not overlap those of new files, but bounds do not show where files lie along a curve."""
+    curve = SortKey((SortField(1), SortField(3)), Curve.ZORDER)
+    files = [File(size=TARGET, snapshot=1 + (n < 6)) for n in range(8)]
+    spans = [(100 * n, 100 * n + 99) for n in range(8)]
+    inventory = laid_out(spans, files=files, more={3: [Span("a", "z")] * 8}, snapshots=HISTORY, sorted_by={2: curve})
+    plan = plan_for(inventory, options(sort=None, zorder="id, region", max_overlap_depth=1))
+    assert len(taken(plan)) == 8
+    assert reason(plan).startswith("2 of 8 files not in order, with 6 files of earlier sorts, which may overlap them")
+
+
 def test_an_expired_snapshot_leaves_the_overlap_to_decide_about_a_curve() -> None:
     def grid(side: int) -> Inventory:
         cells = [(x, y) for x in range(side) for y in range(side)]

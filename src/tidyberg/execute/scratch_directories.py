@@ -1,4 +1,4 @@
-"""Directories for the chunks of shuffles. Each is locked by its process, so that those of dead processes are found."""
+"""Temporary directories. Each is locked by its process, so that those of dead processes are found and removed."""
 
 import contextlib
 import fcntl
@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-_PREFIX = "tidyberg-shuffle-"
-_NEW_PREFIX = "tidyberg-new-shuffle-"
+SHUFFLE = "shuffle"
+_PREFIX = "tidyberg-{}-"  # with the kind of the directory
+_NEW_PREFIX = "tidyberg-new-{}-"
 _LOCK = "lock"
 _YOUNG_SECONDS = 600.0  # a directory without a lock may just have been made, or its removal has begun
 _REMOVALS = 20
@@ -19,16 +20,17 @@ _PAUSE_SECONDS = 0.1  # a late worker may write a file while its directory is re
 
 
 @contextlib.contextmanager
-def scratch_directory(parent: str | None = None) -> Iterator[Path]:
-    """Makes a directory and removes it at the end. First removes directories that killed processes have left."""
+def scratch_directory(parent: str | None = None, kind: str = SHUFFLE) -> Iterator[Path]:
+    """Makes a directory and removes it at the end. First removes those of its kind that killed processes have left."""
     root = Path(parent or tempfile.gettempdir())
-    remove_dead(root)
+    remove_dead(root, kind)
     # It is locked before it gets the name that others look for, so that none takes it for that of a dead process.
-    directory = Path(tempfile.mkdtemp(prefix=_NEW_PREFIX, dir=root))
+    made, final = _NEW_PREFIX.format(kind), _PREFIX.format(kind)
+    directory = Path(tempfile.mkdtemp(prefix=made, dir=root))
     lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        directory = directory.rename(directory.with_name(directory.name.replace(_NEW_PREFIX, _PREFIX)))
+        directory = directory.rename(directory.with_name(directory.name.replace(made, final)))
         yield directory
     finally:
         remove_directory(directory)
@@ -43,18 +45,20 @@ def remove_directory(directory: Path) -> None:
         time.sleep(_PAUSE_SECONDS)
 
 
-def remove_dead(root: Path) -> None:
-    """Removes this user's scratch directories whose process has ended. The system frees its locks then."""
-    for directory in [*root.glob(f"{_PREFIX}*"), *root.glob(f"{_NEW_PREFIX}*")]:
-        with contextlib.suppress(OSError):
-            status = directory.lstat()
-            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and _is_dead(directory, status.st_mtime):
-                remove_directory(directory)
+def remove_dead(root: Path, kind: str = SHUFFLE) -> None:
+    """Removes this user's directories of a kind whose process has ended. The system frees its locks then."""
+    for prefix in (_PREFIX, _NEW_PREFIX):
+        for directory in root.glob(f"{prefix.format(kind)}*"):
+            with contextlib.suppress(OSError):
+                status = directory.lstat()
+                is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+                if is_ours and _is_dead(directory, status.st_mtime, is_new=prefix == _NEW_PREFIX):
+                    remove_directory(directory)
 
 
-def _is_dead(directory: Path, made: float) -> bool:
+def _is_dead(directory: Path, made: float, *, is_new: bool) -> bool:
     is_old = time.time() - made > _YOUNG_SECONDS
-    if directory.name.startswith(_NEW_PREFIX):
+    if is_new:
         return is_old
     try:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW)

@@ -103,8 +103,13 @@ class SortPlanner:
         if options.force:
             everything: Mask = able
             return everything
-        first = ~self.layout.in_order | candidates.for_deletes | self._of_wrong_size
-        return files_to_sort(self.layout, first, able, options.max_overlap_depth)
+        return files_to_sort(self.layout, self._first, able, options.max_overlap_depth)
+
+    @cached_property
+    def _first(self) -> Mask:
+        """The files to sort whatever lies beside them."""
+        found: Mask = ~self.layout.in_order | self.candidates.for_deletes | self._of_wrong_size
+        return found
 
     @cached_property
     def _of_wrong_size(self) -> Mask:
@@ -188,6 +193,10 @@ class SortPlanner:
             parts.append(f"{unordered:,} of {plural(end - start, 'file')} not in order")
         if depth > limit:
             parts.append(f"up to {depth:,} files overlap (max_overlap_depth is {limit})")
+        elif self.key.curve is not None and (others := self._taken_with_others(draft)):
+            parts.append(
+                f"with {plural(others, 'file')} of earlier sorts, which may overlap them (max_overlap_depth is {limit})"
+            )
         if not parts:
             parts.append(f"{plural(len(draft.members), 'file')} of the wrong size or with deletes")
         if end - start > len(draft.members):
@@ -196,6 +205,12 @@ class SortPlanner:
         forecast = self.forecast(partition, [draft])
         assert forecast is not None
         return f"{', '.join(parts)}; {self._gain(forecast)}"
+
+    def _taken_with_others(self, draft: GroupDraft) -> int:
+        """Returns how many files are taken because others are: bounds do not show where files lie along a curve."""
+        if self.strategy.options.force:
+            return 0
+        return int((~self._first[draft.members]).sum())
 
     def _gain(self, forecast: LayoutForecast) -> str:
         before, after = (files_words(each) for each in (forecast.lookup_files_before, forecast.lookup_files_after))

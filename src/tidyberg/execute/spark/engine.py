@@ -2,8 +2,8 @@
 
 import contextlib
 import sys
-import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tidyberg.execute.engine import (
     use_idle_cores,
 )
 from tidyberg.execute.kernel.memory import rows_within
+from tidyberg.execute.scratch_directories import scratch_directory
 from tidyberg.execute.scratch_shuffle import ScratchShuffles
 from tidyberg.execute.spark.class_archive import find_archive, make_later
 from tidyberg.execute.spark.launch import Launch, launched, spark_home
@@ -88,7 +89,9 @@ class SparkEngine:
         self._lock = threading.Lock()
         self._launch: Launch | None = None  # set while `start_in_background` is running
         self._background_start: threading.Thread | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch = contextlib.ExitStack()
+        weakref.finalize(self, self._scratch.close)  # also at the end of a process that does not close the engine
+        self._scratch_directory: Path | None = None
         self._is_own_local = session is None and connect is None and local_cores(self._master) is not None
         self._cores = self._find_cores()
         self._attempts: int | None = None
@@ -169,9 +172,8 @@ class SparkEngine:
                 else:
                     forget(spark)
             self._shipped = False
-            if self._scratch is not None:
-                self._scratch.cleanup()
-                self._scratch = None
+            self._scratch.close()
+            self._scratch_directory = None
         if self._background_start is not None:
             self._background_start.join()
         self._background_start, self._closing = None, False
@@ -284,6 +286,6 @@ class SparkEngine:
         return int(each) if each and not self._is_own_local else None
 
     def _directory(self) -> Path:
-        if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="tidyberg-spark-")
-        return Path(self._scratch.name)
+        if self._scratch_directory is None:
+            self._scratch_directory = self._scratch.enter_context(scratch_directory(kind="spark"))
+        return self._scratch_directory
