@@ -32,7 +32,7 @@ _COLUMN = "user_id"
 _OF_SORTED_FILES = 5.0  # times faster than Java, which sorts everything
 _NEW = 0.05  # of the files
 _TABLE_BYTES = 470 * 1024 * 1024  # of the scenario "encode"
-_WARM_UP_FILES = 32  # a table of fewer files is sorted by one task in memory, and the shuffle would start cold
+_WARM_UP_FILES = 100  # as many as the table has: workers and the JVM then have the memory that a sort takes
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from tests.builders.sorted_plans import shuffle_small_groups, sorted_plan
 from tidyberg.control.sorted_groups import SortedGroups
 from tidyberg.errors import DamagedFile, EngineError, VerificationFailed
 from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.kernel.order import gathering
 from tidyberg.execute.kernel.order.ranges import RangeBounds
 from tidyberg.execute.kernel.range_sort import ipc_chunks
 from tidyberg.execute.kernel.range_sort.cut import Cut
@@ -257,7 +258,7 @@ def test_rows_that_change_between_cut_and_merge_are_found_by_full_verification(
 ) -> None:
     table = sales(warehouse)
     files = warehouse.files_on_disk(table)
-    original = ipc_chunks.gathered
+    original = gathering.gathered
 
     def repeating(columns: Any, positions: Any, schema: Any) -> pa.RecordBatch:
         positions = positions.copy()

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.tasks import make_task
+from tidyberg.execute.kernel.order.gathering import gathered
 from tidyberg.execute.kernel.range_sort import cut
-from tidyberg.execute.kernel.range_sort.ipc_chunks import from_chunk, gathered, to_chunks
+from tidyberg.execute.kernel.range_sort.ipc_chunks import from_chunk, to_chunks
 from tidyberg.execute.tasks.range_sort import cut_tasks
 from tidyberg.model.sizes import MB
 from tidyberg.model.task import TaskInput
@@ -80,8 +81,16 @@ def test_many_small_pieces_are_gathered() -> None:
 
 @pytest.mark.parametrize(
     ("files", "cores", "tasks"),
-    [(1, 2, 1), (96, 2, 10), (96, 4, 12), (96, 1, 9), (96, 100, 57), (16, 8, 9)],
-    ids=["one small file", "nine of 48 MB", "four cores", "one core", "more cores than work", "as small as allowed"],
+    [(1, 2, 1), (96, 2, 4), (300, 2, 12), (300, 4, 12), (300, 1, 11), (96, 100, 57), (16, 8, 9)],
+    ids=[
+        "one small file",
+        "two per core",
+        "eleven of 128 MB",
+        "four cores",
+        "one core",
+        "more cores than work",
+        "as small as allowed",
+    ],
 )
 def test_map_tasks_are_as_many_for_each_core(files: int, cores: int, tasks: int, tmp_path: Path) -> None:
     inputs = [TaskInput(f"{number}.parquet", round(4.8 * MB), 1) for number in range(files)]

@@ -142,6 +142,48 @@ def test_sorted_files_are_merged_in_order(tmp_path: Path, way: str, monkeypatch:
     assert result.output_facts[1].values == result.input_facts[1].values == 4800
 
 
+@pytest.mark.parametrize("kinds", [3, 40_000])
+def test_merged_rows_keep_small_dictionaries_of_other_columns(
+    tmp_path: Path, kinds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file has other values, so the dictionaries differ. Some files have none at all."""
+    merged: list[pa.Schema] = []
+    write = RunMerger.write_in_order
+
+    def write_in_order(merger: RunMerger, rows: pa.Table) -> None:
+        merged.append(rows.schema)
+        write(merger, rows)
+
+    monkeypatch.setattr(RunMerger, "write_in_order", write_in_order)
+    monkeypatch.setattr("tidyberg.execute.kernel.rewrite.is_small", lambda _: False)
+    schema = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2), field("kind", pa.string(), 3)])
+    random = np.random.default_rng(5)
+    tables, inputs = [], []
+    for number in range(5):
+        ids = np.sort(random.integers(0, 100_000, 25_000))[::-1]
+        names = [f"name {i % 7}" for i in ids]
+        kind = [None if i % 11 == 0 else f"kind {number} {i % kinds}" for i in range(len(ids))]
+        table = pa.table([pa.array(ids), pa.array(names), pa.array(kind)], schema=schema)
+        table = table.take(pa.array(sorted_positions(table, KEY)))
+        tables.append(table)
+        options = {"row_group_size": 25_000, "use_dictionary": number != 4}
+        inputs.append(write_file(tmp_path / "in" / f"{number}.parquet", table, **options))
+    rows_of_one = [(inputs[1].path, row) for row in range(0, 25_000, 3)]
+    taken = [position_delete(tmp_path / "deletes.parquet", rows_of_one, 2)]
+    task = make_task(
+        inputs, schema, tmp_path / "out", mode="merge", sort_key=KEY, memory_bytes=6_000_000, deletes=taken, outputs=2
+    )
+    result = run(task)
+    assert {str(one.field("kind").type) for one in merged} == {
+        "dictionary<values=string, indices=int32, ordered=0>" if kinds == 3 else "string"
+    }
+    assert {one.field("name").type for one in merged} == {pa.string()}, "it is part of the key"
+    tables[1] = tables[1].filter(pa.array(np.arange(25_000) % 3 != 0))
+    assert claims(result) == {3}
+    assert is_sorted(written(result), KEY)
+    assert multiset(written(result)) == multiset(pa.concat_tables(tables))
+
+
 @pytest.mark.parametrize("way", ["decoded", "as streams"])
 def test_a_false_claim_is_found_while_files_are_merged(tmp_path: Path, way: str) -> None:
     """The rows are sorted then, so the outputs are in order all the same, and a warning names the file."""

@@ -16,14 +16,14 @@ PLANNED = ("tests/planning/test_sort_order.py",)
 ORDERS = (
     Mutant(
         "strings are taken as values of fixed width only if all of them are equally long",
-        "execute/kernel/range_sort/ipc_chunks.py",
+        "execute/kernel/order/gathering.py",
         " or np.any(np.diff(offsets) != width)",
         "",
         CUTS,
     ),
     Mutant(
         "strings are taken from where the array begins in its buffers",
-        "execute/kernel/range_sort/ipc_chunks.py",
+        "execute/kernel/order/gathering.py",
         "column.buffers()[2].slice(first)",
         "column.buffers()[2]",
         CUTS,

@@ -5,17 +5,19 @@ Rows that fit into memory are decoded file after file, and then merged. More row
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 import pyarrow as pa
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt
 from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
-from tidyberg.execute.kernel.encode import Encode, FirstFiles, TaskWriter
+from tidyberg.execute.kernel.encode import Encode, FirstFiles, TaskWriter, with_dictionary_strings
 from tidyberg.execute.kernel.order.merging import NotInOrder
 from tidyberg.execute.kernel.ordered_rows import OrderedRowWriter
 from tidyberg.execute.kernel.read.open_files import MB, OpenFile, open_prefetched, open_run
 from tidyberg.execute.kernel.read.reader import Reader
+from tidyberg.execute.kernel.write.dictionaries import small_dictionaries
 from tidyberg.execute.kernel.write.output import FinishedOutput
 from tidyberg.model.task import Task
 from tidyberg.parquet.errors import CannotCopy
@@ -25,6 +27,7 @@ _MIN_ROWS_PER_RUN = 1024
 _STORED_BYTES = 128 * MB  # inputs of up to this size stay in memory as they are stored, if they are read as streams
 _DECODED_SHARE = 1.5  # of the memory of a row group: what decoded rows may take, because the rows written are few then
 _DECODED_PER_PLAIN = 1.3  # a typical factor from the size of pages without compression to Arrow's memory
+_SMALL_DICTIONARY = 4 * 1024  # of a file
 _FEW_ROWS = 512  # of a file: so many files are sorted faster than their runs are merged
 _MIN_BUFFER, _MAX_BUFFER = MB // 8, 4 * MB  # of a column chunk that is read as a stream
 _PAGE_BYTES = MB  # the most that a page usually takes without compression
@@ -98,13 +101,13 @@ class MergeRuns(Encode):
             yield from (open_run(storage, file) for file in inputs)
 
     def open_writer(self, first: FirstFiles) -> TaskWriter:
-        return RunMerger(first)
+        return RunMerger(_with_dictionaries(first))
 
     def open_reader(self, first: FirstFiles, _: TaskWriter, /) -> Reader:
         task = first.attempt.task
         rows = rows_of_each_run(task, first.files)
         if _fits(task, first.files):
-            return first.attempt.reader(first.schema, batch_rows=max(1, rows // 2))
+            return first.attempt.reader(_with_dictionaries(first).schema, batch_rows=max(1, rows // 2))
         chunks = len(task.inputs) * len(leaves(first.schema))
         return first.attempt.reader(
             first.schema,
@@ -135,6 +138,22 @@ def _fits(task: Task, files: Sequence[OpenFile]) -> bool:
     if rows < len(task.inputs) * _FEW_ROWS:
         return False
     return rows * _row_bytes(files) * _DECODED_PER_PLAIN <= _decoded_limit(task)
+
+
+def _with_dictionaries(first: FirstFiles) -> FirstFiles:
+    """Keeps the small dictionaries of strings that are not part of the key.
+
+    Each step of a merge unites the dictionaries of all files. If they are large, that takes longer than it saves.
+    """
+    task, key = first.attempt.task, first.attempt.task.sort_key
+    assert key is not None
+    if task.partitioning is not None or not _fits(task, first.files):
+        return first
+    reader = first.attempt.reader(first.target)
+    footers = [(file.footer, reader.selection(file)) for file in first.files]
+    small = small_dictionaries(first.target, first.dictionaries, footers, _SMALL_DICTIONARY)
+    kept = small - {field.source_id for field in key.fields}
+    return replace(first, schema=with_dictionary_strings(first.target, dict.fromkeys(kept, True)))
 
 
 def _row_bytes(files: Sequence[OpenFile]) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidyberg.execute.kernel.order.bounds import KeyBounds
+from tidyberg.execute.kernel.order.gathering import combined, gathered
 from tidyberg.execute.kernel.order.keys import sort_levels
 from tidyberg.execute.kernel.order.order_check import OrderCheck
 from tidyberg.execute.kernel.order.values import as_table, key_sources
@@ -47,7 +48,8 @@ def merged_runs(
             continue
         values = [pa.concat_arrays(arrays) for arrays in zip(*(values for _, values in parts), strict=True)]
         order = positions_by(sort_levels(values, key.fields), len(values[0]))
-        yield pa.concat_tables([table for table, _ in parts]).combine_chunks().take(pa.array(order))
+        rows = pa.concat_tables([table for table, _ in parts]).unify_dictionaries()
+        yield pa.Table.from_batches([gathered([combined(column) for column in rows.columns], order, schema)])
 
 
 class _OpenRun:

@@ -16,9 +16,10 @@ from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.encode import with_dictionary_strings
 from tidyberg.execute.kernel.memory import peak_rss_bytes
+from tidyberg.execute.kernel.order.gathering import combined, gathered
 from tidyberg.execute.kernel.order.ranges import RangeBounds, Ranges
 from tidyberg.execute.kernel.order.segments import SegmentedRanges
-from tidyberg.execute.kernel.range_sort.ipc_chunks import combined, gathered, plain_if_large, slices, to_chunks
+from tidyberg.execute.kernel.range_sort.ipc_chunks import plain_if_large, slices, to_chunks
 from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
 from tidyberg.model.shuffle import Chunk, ShuffleAttempt
 from tidyberg.model.task import ColumnFacts, Task, TaskInput

@@ -10,10 +10,11 @@ from tidyberg.execute.kernel.attempt import table_schema
 from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.encode import facts_of_outputs, with_dictionary_strings, written_files
 from tidyberg.execute.kernel.memory import peak_rss_bytes
+from tidyberg.execute.kernel.order.gathering import combined, gathered
 from tidyberg.execute.kernel.order.order_check import OrderCheck
 from tidyberg.execute.kernel.order.ranges import RangeBounds
 from tidyberg.execute.kernel.order.segments import SegmentedRanges
-from tidyberg.execute.kernel.range_sort.ipc_chunks import combined, from_chunk, gathered
+from tidyberg.execute.kernel.range_sort.ipc_chunks import from_chunk
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.shuffle import ArrivedChunks, ShuffleAttempt

@@ -14,7 +14,7 @@ from tidyberg.execute.kernel.columns.project import Selection, leaves
 from tidyberg.execute.kernel.order.values import key_schema
 from tidyberg.execute.kernel.read.open_files import SMALL_FILE, OpenFile, open_file, open_run
 from tidyberg.execute.kernel.read.reader import Reader
-from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
+from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers, small_dictionaries
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import SampleResult, SampleTask, TaskInput
 from tidyberg.storage.file_io import Storage
@@ -48,7 +48,7 @@ def sample_keys(task: SampleTask, storage: Storage, should_stop: Callable[[], bo
                 if len(measured) < _MEASURED_FILES and file.footer.num_rows:
                     measured.append(_first_rows(row_reader, file))
     dictionaries = dictionaries_from_footers(leaves(schema), footers)
-    small = _small_dictionaries(schema, dictionaries, footers)
+    small = small_dictionaries(schema, dictionaries, footers, _SMALL_DICTIONARY)
     return SampleResult(
         task.job_id,
         task.group_id,
@@ -102,27 +102,6 @@ def _first_rows(reader: Reader, file: OpenFile) -> pa.RecordBatch:
     selection = reader.selection(file)
     with closing(iter(reader.decoded(file.source, file.footer, selection, [0]))) as batches:  # type: ignore[type-var]
         return reader.projected(next(batches), selection)
-
-
-def _small_dictionaries(
-    schema: pa.Schema, dictionaries: dict[int, bool], files: Sequence[tuple[pq.FileMetaData, Selection]]
-) -> frozenset[int]:
-    """Returns the ids of strings whose dictionaries are small in every row group."""
-    found = set()
-    for column in schema:
-        identifier = field_id(column)
-        if identifier is None or not dictionaries.get(identifier) or not pa.types.is_string(column.type):
-            continue
-        sizes = [
-            chunk.data_page_offset - chunk.dictionary_page_offset
-            for footer, selection in files
-            if identifier in selection.source_of
-            for number in range(footer.num_row_groups)
-            if (chunk := footer.row_group(number).column(selection.source_of[identifier])).dictionary_page_offset
-        ]
-        if sizes and max(sizes) <= _SMALL_DICTIONARY:
-            found.add(identifier)
-    return frozenset(found)
 
 
 def _bytes_per_row(measured: Sequence[pa.RecordBatch], dictionaries: frozenset[int]) -> float:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidyberg.execute.kernel.columns.field_ids import field_id
 from tidyberg.execute.kernel.columns.project import Leaf, Selection
 
 # A dictionary that takes more than this share of its chunk costs time and saves no space.
@@ -53,6 +54,30 @@ def dictionaries_from_footers(
                 (1 - dictionary_bytes / chunk_bytes) * uncompressed_bytes <= _MAX_INDEX_BYTES * rows
             )
     return verdicts
+
+
+def small_dictionaries(
+    schema: pa.Schema,
+    dictionaries: dict[int, bool],
+    files: Sequence[tuple[pq.FileMetaData, Selection]],
+    most_bytes: int,
+) -> frozenset[int]:
+    """Returns the ids of strings for which a dictionary pays, if it is this small in all of these files."""
+    found = set()
+    for column in schema:
+        identifier = field_id(column)
+        if identifier is None or not dictionaries.get(identifier) or not pa.types.is_string(column.type):
+            continue
+        sizes = [
+            chunk.data_page_offset - chunk.dictionary_page_offset
+            for footer, selection in files
+            if identifier in selection.source_of
+            for number in range(footer.num_row_groups)
+            if (chunk := footer.row_group(number).column(selection.source_of[identifier])).dictionary_page_offset
+        ]
+        if sizes and max(sizes) <= most_bytes:
+            found.add(identifier)
+    return frozenset(found)
 
 
 def _has_plain_values(chunk: pq.ColumnChunkMetaData) -> bool:
