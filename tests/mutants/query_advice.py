@@ -41,8 +41,8 @@ QUERY_ADVICE = (
     Mutant(
         "advice: the condition of an outer join filters nothing",
         "planning/workload/sql_queries.py",
-        'is not None and not join.args.get("side"):',
-        "is not None:",
+        "is not None and not join.side and",
+        "is not None and",
         (f"{SQL}::test_the_condition_of_an_outer_join_filters_nothing",),
     ),
     Mutant(
