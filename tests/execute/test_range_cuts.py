@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from tests.builders.tasks import make_task
 from tidyberg.execute.kernel.order.gathering import gathered
+from tidyberg.execute.kernel.order.ranges import RangeBounds
 from tidyberg.execute.kernel.range_sort import cut
 from tidyberg.execute.kernel.range_sort.ipc_chunks import from_chunk, to_chunks
 from tidyberg.execute.tasks.range_sort import cut_tasks
 from tidyberg.model.sizes import MB
+from tidyberg.model.sort_key import SortField, SortKey
 from tidyberg.model.task import TaskInput
 
 COLUMN = st.one_of(
@@ -69,6 +71,13 @@ def test_rows_are_sliced_if_batches_are_in_the_order_of_their_ranges(
         sliced = dict(cut._sliced_parts(rows, every, counts, starts))
         sent = {number: [from_chunk(chunk) for chunk in to_chunks(part)] for number, part in sliced.items()}
         assert {number: pa.concat_tables(parts).to_pylist() for number, parts in sent.items()} == expected
+
+
+@pytest.mark.parametrize(("ranges", "collected"), [(1, 32), (256, 32), (800, 100), (5_000, 128)])
+def test_more_rows_are_cut_at_once_if_there_are_more_ranges(ranges: int, collected: int, tmp_path: Path) -> None:
+    task = make_task([], pa.schema([pa.field("x", pa.int64())]), tmp_path)
+    bounds = RangeBounds(SortKey((SortField(1),)), ranges, b"", b"", 0)
+    assert cut.Cut(0, task, bounds, ranges, 1, {})._collected_bytes(256 * MB) == collected * MB
 
 
 def test_many_small_pieces_are_gathered() -> None:

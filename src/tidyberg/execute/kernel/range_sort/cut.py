@@ -27,6 +27,8 @@ from tidyberg.model.task import ColumnFacts, Task, TaskInput
 Numbers = npt.NDArray[np.int64]
 
 _MIN_PIECE_ROWS = 512  # on average; each piece is a record batch of its own, which takes space and time
+_PIECE_BYTES = 128 * 1024  # of a range, on average
+_LITTLE = 4  # times less memory than there is
 _MANY_ROWS = 1 << 40  # more than any map task reads
 
 
@@ -72,7 +74,7 @@ class Cut:
         reader = rewriting.reader(with_dictionary_strings(target, self.kept), joins=True)
         deleted = DeletedRows(task, storage, attempt.should_stop)
         surviving = SurvivingRows(task, deleted, reader, leaves(target), attempt.should_stop)
-        memory = min(task.memory_bytes, attempt.memory_bytes or task.memory_bytes) // 2  # the other half is for copies
+        memory = self._collected_bytes(min(task.memory_bytes, attempt.memory_bytes or task.memory_bytes))
         checksum = RowChecksum() if task.checksum else None
         sent = np.zeros(self.partitions, np.int64)
         bytes_sent = 0
@@ -99,6 +101,11 @@ class Cut:
             rows_taken=surviving.rows_taken,
             files_joined=surviving.files_joined,
         )
+
+    def _collected_bytes(self, memory: int) -> int:
+        """Returns the memory of the rows that are cut at once. Little is faster, if the pieces do not get too small."""
+        most = memory // 2  # the other half is for copies
+        return min(most, max(most // _LITTLE, self.partitions * self.each * _PIECE_BYTES))
 
     def _cut(self, rows: pa.Table, first: int, sent: npt.NDArray[np.int64]) -> Iterator[Chunk]:
         """Cuts rows, of which `first` were sent before, and adds them to those that were sent to each partition."""

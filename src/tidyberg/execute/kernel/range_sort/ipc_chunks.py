@@ -7,20 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidyberg.model.shuffle import MAX_CHUNK_BYTES
+from tidyberg.execute.kernel.shuffle.fitting import fitting_chunks
 
 _DICTIONARY_SHARE = 4  # dictionaries are sent with every chunk, so they must be this many times smaller than the rows
 
 
 def to_chunks(rows: pa.Table) -> Iterator[pa.Buffer]:
-    """Yields the rows as chunks. Only a single row may be larger than the limit; the engine refuses it."""
-    chunk = _to_ipc(rows)
-    if chunk.size <= MAX_CHUNK_BYTES or rows.num_rows <= 1:
-        yield chunk
-        return
-    half = rows.num_rows // 2
-    yield from to_chunks(rows.slice(0, half))
-    yield from to_chunks(rows.slice(half))
+    return fitting_chunks(rows, _to_ipc)
 
 
 def from_chunk(chunk: pa.Buffer) -> pa.Table:

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.columns.checksum import Hashes
 from tidyberg.execute.kernel.deletes.join.keys import key_hashes
-from tidyberg.model.shuffle import MAX_CHUNK_BYTES, Chunk
+from tidyberg.execute.kernel.shuffle.fitting import fitting_chunks
+from tidyberg.model.shuffle import Chunk
 
 DELETES, ROWS = 0, 1  # tags
 
@@ -95,7 +96,7 @@ class Divider:
         bounds = np.searchsorted(numbers[order], np.arange(self._parts + 1))
         for part, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
             for piece in _pieces(table.slice(begin, end - begin)):
-                for data in _within_limit(piece):
+                for data in fitting_chunks(piece, _encoded_with_own_paths):
                     yield Chunk(part, data, self._tag)
 
 
@@ -135,29 +136,18 @@ def _pieces(table: pa.Table) -> Iterator[pa.Table]:
         yield table.slice(begin, rows)
 
 
-def _within_limit(table: pa.Table) -> Iterator[pa.Buffer]:
-    """Halves a piece whose keys are much larger than others. Only a single key may be above the limit."""
-    data = encoded(_with_own_paths(table))
-    if data.size <= MAX_CHUNK_BYTES or table.num_rows <= 1:
-        yield data
-        return
-    half = table.num_rows // 2
-    yield from _within_limit(table.slice(0, half))
-    yield from _within_limit(table.slice(half))
-
-
-def _with_own_paths(table: pa.Table) -> pa.Table:
-    """Drops the paths of other rows. A task may read thousands of files, and send their rows to thousands of parts."""
+def _encoded_with_own_paths(table: pa.Table) -> pa.Buffer:
+    """Encodes rows without the paths of others. A task may read thousands of files, and send to thousands of parts."""
     place = table.schema.get_field_index(_FILE)
     if place < 0:
-        return table
+        return encoded(table)
     (files,) = table.column(place).chunks
     numbers = np.asarray(files.indices)
     used = np.zeros(len(files.dictionary), np.bool_)
     used[numbers] = True
     own = (np.cumsum(used, dtype=np.int32) - 1)[numbers]
     paths = files.dictionary.filter(pa.array(used))
-    return table.set_column(place, _FILE, pa.DictionaryArray.from_arrays(pa.array(own, pa.int32()), paths))
+    return encoded(table.set_column(place, _FILE, pa.DictionaryArray.from_arrays(pa.array(own, pa.int32()), paths)))
 
 
 def _batch(columns: Sequence[pa.Array], others: dict[str, pa.Array]) -> pa.RecordBatch:
