@@ -22,7 +22,7 @@ from tidyberg.model.task import SampleResult, SampleTask, Task, TaskInput
 RANGE_BYTES = 64 * MB  # of a range in memory; a worker has it a few times while it sorts and writes
 _SMALLEST_RANGE_BYTES = 4 * MB  # if there is little memory
 _MOST_MEMORY_PER_BYTE = 20  # how much larger rows may be in memory than on storage, except in rare cases
-_CURVE_SPARE = 2  # other rows may be larger than those of the sample
+_CURVE_SPARE = 1.25  # other rows may be larger than those of the sample
 _MAP_BYTES = 128 * MB  # on storage, so that a map task takes about a second
 _SMALL_MAP_BYTES = 8 * MB
 _SAMPLED_FILES = 128
