@@ -297,14 +297,14 @@ def _queries(statement: Node) -> Iterator[Node]:
 
 
 def _sources(scope: Scope) -> dict[str, sql.Table | Scope]:
-    """What a scope selects from, by alias. sqlglot's own list leaves out the right side of semi and anti joins."""
+    """Returns what a scope selects from, by alias. The list of sqlglot lacks the right side of semi and anti joins."""
     kept = {alias: source for alias, (_, source) in scope.selected_sources.items()}
     others = {name: scope.sources[name] for name, _ in scope.references if name in scope.semi_or_anti_join_tables}
     return {**kept, **others}
 
 
 def _filled_with_nulls(scope: Scope) -> set[str]:
-    """The aliases whose columns an outer join of the scope fills with nulls where nothing matches."""
+    """Returns the aliases whose columns an outer join of the scope fills with nulls where nothing matches."""
     expression, aliases = scope.expression, set(_sources(scope))
     if not isinstance(expression, sql.Select):
         return set()
@@ -324,7 +324,7 @@ def _filled_with_nulls(scope: Scope) -> set[str]:
 
 
 def _aliases(join: sql.Join) -> set[str]:
-    """The alias of what is joined, or those of the tables inside of parentheses."""
+    """Returns the alias of what is joined, or those of the tables inside of parentheses."""
     alias = join.alias_or_name
     return {alias} if alias else {table.alias_or_name for table in join.this.find_all(sql.Table)}
 
